@@ -14,8 +14,9 @@
 //
 // Sessions. A session belongs to the application from open() or event::Opened until release(). The
 // peer's right to open another session is repaid only at release(), so the application's work on a
-// session is what bounds a peer that opens and resets quickly. Commands on a session that has ended,
-// was released or never existed do nothing and return false: an event and a command may cross.
+// session is what bounds a peer that opens and resets quickly. Commands on a session that has
+// ended, was released or never existed do nothing and return false: an event and a command may
+// cross.
 #pragma once
 
 #include <memory>
@@ -32,9 +33,9 @@ namespace fairlead::link {
 
 enum class Side : std::uint8_t { kDialer, kListener };
 
-inline constexpr std::size_t kMaxMeta = 4096;          // bytes of OPEN's and ACCEPT's metadata
-inline constexpr std::size_t kMaxText = 256;           // bytes of GOAWAY's and CLOSE's text
-inline constexpr std::size_t kMaxDataPayload = 16376;  // a full frame is one 16,384 B TLS record
+inline constexpr std::size_t kMaxMeta = 4096;             // bytes of OPEN's and ACCEPT's metadata
+inline constexpr std::size_t kMaxText = 256;              // bytes of GOAWAY's and CLOSE's text
+inline constexpr std::size_t kMaxDataPayload = 16376;     // a full frame is one 16,384 B TLS record
 inline constexpr std::uint32_t kFloorWindow = 16 * 1024;  // bytes each session is always granted
 inline constexpr std::uint32_t kMinOpens = 32;            // opens before the peer's HELLO arrived
 inline constexpr Duration kHelloTimeout = std::chrono::seconds(10);
@@ -150,7 +151,8 @@ struct Sent {
   SessionId id;
   std::uint64_t offset;
 };
-// The peer's goaway excluded our session: nothing of it was processed, it is safe to open elsewhere.
+// The peer's goaway excluded our session: nothing of it was processed, it is safe to open
+// elsewhere.
 struct NotProcessed {
   SessionId id;
 };

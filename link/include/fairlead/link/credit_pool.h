@@ -14,8 +14,8 @@ class CreditPool {
   CreditPool(const CreditPool&) = delete;
   CreditPool& operator=(const CreditPool&) = delete;
 
-  // Takes up to `want` bytes for a holder that has `held` already, so that it ends with at most half
-  // of (held + free): one greedy reader leaves as much as it takes. Returns the bytes taken.
+  // Takes up to `want` bytes for a holder that has `held` already, so that it ends with at most
+  // half of (held + free): one greedy reader leaves as much as it takes. Returns the bytes taken.
   std::uint64_t take(std::uint64_t want, std::uint64_t held) {
     std::uint64_t used = used_.load(std::memory_order_relaxed);
     for (;;) {

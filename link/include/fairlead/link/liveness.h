@@ -26,11 +26,13 @@ inline constexpr std::chrono::milliseconds kMaxTimeout{60000};
 
 // fast 1.5+3 s, default 5+10 s, nat 10+20 s, datacenter 15+30 s, mobile 15+45 s.
 inline constexpr Liveness kFast{std::chrono::milliseconds(1500), std::chrono::milliseconds(3000)};
-inline constexpr Liveness kDefault{std::chrono::milliseconds(5000), std::chrono::milliseconds(10000)};
+inline constexpr Liveness kDefault{std::chrono::milliseconds(5000),
+                                   std::chrono::milliseconds(10000)};
 inline constexpr Liveness kNat{std::chrono::milliseconds(10000), std::chrono::milliseconds(20000)};
 inline constexpr Liveness kDatacenter{std::chrono::milliseconds(15000),
                                       std::chrono::milliseconds(30000)};
-inline constexpr Liveness kMobile{std::chrono::milliseconds(15000), std::chrono::milliseconds(45000)};
+inline constexpr Liveness kMobile{std::chrono::milliseconds(15000),
+                                  std::chrono::milliseconds(45000)};
 
 // Reads a preset's name, or "interval=<dur>,timeout=<dur>" with <dur> a positive number followed by
 // "ms" or "s" ("1.5s", "800ms"). Returns nothing and sets `error` (what was wrong, what is allowed)

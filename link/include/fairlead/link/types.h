@@ -21,15 +21,17 @@ using SessionId = std::uint32_t;
 
 using Bytes = std::span<const std::byte>;
 
-inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+inline Bytes as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 inline std::string_view as_text(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // An immutable run of bytes with shared ownership. Copying a slice copies no bytes; the memory is
 // freed with the last slice. May be passed between threads (the count is atomic, the bytes const).
-// An owner is exactly as large as the bytes it was made from, so a slice never pins more memory than
-// the first slice of its owner had.
+// An owner is exactly as large as the bytes it was made from, so a slice never pins more memory
+// than the first slice of its owner had.
 class Slice {
  public:
   Slice() = default;
@@ -53,8 +55,9 @@ class Slice {
   Bytes bytes_;
 };
 
-// Codes of RESET, STOP and CLOSE. Values of 256 and above belong to the application and pass through
-// relays untouched, hence a plain integer on the wire; these are the names of the reserved ones.
+// Codes of RESET, STOP and CLOSE. Values of 256 and above belong to the application and pass
+// through relays untouched, hence a plain integer on the wire; these are the names of the reserved
+// ones.
 using Code = std::uint32_t;
 namespace code {
 inline constexpr Code kOk = 0;            // a wanted end
@@ -69,14 +72,15 @@ inline constexpr Code kSlow = 8;          // the reader held memory under pressu
 inline constexpr Code kSuperseded = 9;    // the visit moved to a newer session
 inline constexpr Code kPathLost = 10;     // a later hop of the path broke
 inline constexpr Code kVersion = 11;      // no common version
-inline constexpr Code kNotHere = 12;      // the wanted agent is not at this relay; nothing passed on
+inline constexpr Code kNotHere = 12;  // the wanted agent is not at this relay; nothing passed on
 inline constexpr Code kFirstApplication = 256;
 }  // namespace code
 
 // "protocol", "flow", ... or "application 300" / "unknown 99".
 std::string code_name(Code code);
 
-// Why a link ended. The text is for people: what was wrong and, where there is a remedy, the remedy.
+// Why a link ended. The text is for people: what was wrong and, where there is a remedy, the
+// remedy.
 enum class CutKind : std::uint8_t {
   kTransport,      // the socket failed (reset, refused, TLS alert): text has the system's words
   kEnded,          // the byte stream ended (with or without close_notify) without CLOSE
@@ -98,8 +102,8 @@ struct Cut {
 // "dead peer: nothing received for 4.5 s".
 std::string to_string(const Cut& cut);
 
-// Write order inside a link: each class goes before the later ones; the classes after the first with
-// something to send keep a twentieth together, so that none starves.
+// Write order inside a link: each class goes before the later ones; the classes after the first
+// with something to send keep a twentieth together, so that none starves.
 enum class Priority : std::uint8_t { kUrgent = 0, kNormal = 1, kBulk = 2, kBackground = 3 };
 
 }  // namespace fairlead::link
