@@ -10,6 +10,7 @@ namespace {
 
 // `received` is told to the sender at least this often, so that it can drop what it keeps.
 constexpr std::uint64_t kReceivedStep = 64 * 1024;
+constexpr std::uint64_t kLeastFrame = 4096;
 // A round trip that is not known yet.
 constexpr std::chrono::microseconds kUnknownRtt = std::chrono::milliseconds(1);
 
@@ -73,6 +74,8 @@ Connection::Impl::Impl(const Config& config, Instant now)
       keepalive_(config.liveness, now),
       budget_(least_budget(config), config.pool),
       hello_deadline_(now + kHelloTimeout),
+      now_(now),
+      closed_at_(now),
       max_sessions_(session_ceiling(config)),
       next_id_(config.side == Side::kDialer ? 1 : 2),
       opens_told_(max_sessions_),
@@ -103,6 +106,7 @@ void Connection::Impl::end(Life life, Cut cut) {
     return;
   }
   life_ = life;
+  closed_at_ = now_;
   for (auto& [id, session] : sessions_) {
     session->window.release(budget_);
     if (!session->retired) {
@@ -112,6 +116,20 @@ void Connection::Impl::end(Life life, Cut cut) {
     if (life != Life::kClosing) session->queue.clear();
   }
   events_.push_back(event::Closed{std::move(cut)});
+  reap();
+}
+
+// What a closing link still has to say for a session.
+bool Connection::Impl::has_something_to_send(const Session& session) const {
+  return life_ == Life::kClosing && (session.owes_control() || sendable(session));
+}
+
+// Frees the sessions that nobody waits for any more, once the link is over.
+void Connection::Impl::reap() {
+  for (auto next = sessions_.begin(); next != sessions_.end();) {
+    Session& session = *(next++)->second;
+    if (session.released && !has_something_to_send(session)) erase(session);
+  }
 }
 
 void Connection::Impl::fail(Code code, std::string text) {
@@ -125,14 +143,16 @@ void Connection::Impl::transport_ended(CutKind kind, std::string text) {
   end(Life::kDone, Cut{kind, code::kOk, std::move(text)});
 }
 
-void Connection::Impl::close(Code code, std::string_view text) {
+void Connection::Impl::close(Code code, std::string_view text, Instant now) {
   if (!alive()) return;
+  now_ = now;
   close_owed_ = wire::Close{code, std::string(text.substr(0, kMaxText))};
   end(Life::kClosing, Cut{CutKind::kClosed, code, std::string(text)});
 }
 
 std::optional<Instant> Connection::Impl::next_deadline() const {
-  if (!alive()) return std::nullopt;
+  if (life_ == Life::kDone) return std::nullopt;
+  if (!alive()) return closed_at_ + keepalive_.liveness().bound();
   Instant next = keepalive_.next_deadline();
   if (!peer_) next = std::min(next, hello_deadline_);
   if (!flush_.empty()) next = std::min(next, flush_.front().first);
@@ -141,7 +161,12 @@ std::optional<Instant> Connection::Impl::next_deadline() const {
 }
 
 void Connection::Impl::on_timer(Instant now) {
-  if (!alive()) return;
+  now_ = now;
+  if (!alive()) {
+    if (now >= closed_at_ + keepalive_.liveness().bound()) life_ = Life::kDone;
+    reap();
+    return;
+  }
   while (!flush_.empty() && flush_.front().first <= now) {
     const SessionId id = flush_.front().second;
     flush_.pop_front();
@@ -174,22 +199,27 @@ void Connection::Impl::on_timer(Instant now) {
 }
 
 std::optional<Event> Connection::Impl::poll_event() {
+  // False for an event of a session that was released after it was queued.
+  const auto wanted = [this](auto& next) {
+    if constexpr (requires { next.id; }) {
+      Session* session = find(next.id);
+      if (session == nullptr || session->released) return false;
+      // These two carry the newest values, whenever they were queued.
+      using E = std::remove_reference_t<decltype(next)>;
+      if constexpr (std::is_same_v<E, event::Credit>) {
+        session->credit_event_queued = false;
+        next = {session->id, session->peer_limit, session->peer_received};
+      } else if constexpr (std::is_same_v<E, event::Sent>) {
+        session->sent_event_queued = false;
+        next = {session->id, session->sent};
+      }
+    }
+    return true;
+  };
   while (!events_.empty()) {
     Event next = std::move(events_.front());
     events_.pop_front();
-    // These two carry the newest values, whenever they were queued.
-    if (auto* credit = std::get_if<event::Credit>(&next)) {
-      Session* session = find(credit->id);
-      if (session == nullptr || session->released) continue;
-      session->credit_event_queued = false;
-      *credit = {session->id, session->peer_limit, session->peer_received};
-    } else if (auto* sent = std::get_if<event::Sent>(&next)) {
-      Session* session = find(sent->id);
-      if (session == nullptr || session->released) continue;
-      session->sent_event_queued = false;
-      *sent = {session->id, session->sent};
-    }
-    return next;
+    if (std::visit(wanted, next)) return next;
   }
   return std::nullopt;
 }
@@ -209,8 +239,10 @@ bool Connection::Impl::sendable(const Session& session) const {
   const std::uint64_t queued = session.queue.bytes();
   if (queued == 0) return session.send == SendState::kFinishing;
   const std::uint64_t room = session.peer_limit - session.sent;
-  // A small grant is saved up until it carries the rest or is worth a frame (silly windows).
-  return room >= std::min<std::uint64_t>(queued, 4096);
+  // A small grant is saved up until it carries the rest or is worth a frame (silly windows), but
+  // not when the peer holds all we sent: its reader may be waiting for just these bytes.
+  if (room >= std::min<std::uint64_t>(queued, kLeastFrame)) return true;
+  return room > 0 && session.peer_received == session.sent;
 }
 
 void Connection::Impl::queue_data(Session& session) {
@@ -229,7 +261,8 @@ void Connection::Impl::reset_send(Session& session, Code code) {
 // kCreditDelay, together with what changes until then.
 void Connection::Impl::credit_changed(Session& session, Instant now) {
   if (!session.ours && !session.accepted) return;  // ACCEPT goes first and carries the limit
-  const std::uint64_t news = session.received() - session.received_told;
+  const std::uint64_t received = session.received();
+  const std::uint64_t news = received - std::min(received, session.received_told);
   const bool granting = session.recv == RecvState::kOpen && !session.discarding;
   if (news >= kReceivedStep || (session.got_fin && news > 0) ||
       (granting && session.window.grant_due())) {
@@ -315,11 +348,10 @@ bool Connection::Impl::accept(SessionId id, Slice meta, std::uint32_t path_rtt_u
                               std::optional<std::uint64_t> credit_cap) {
   Session* session = find(id);
   if (session == nullptr || session->retired || session->released || session->ours ||
-      session->accepted) {
+      session->accepted || meta.size() > kMaxMeta) {
     return false;
   }
-  assert(meta.size() <= kMaxMeta);
-  session->accepted = true;
+  session->accepted = session->answered = true;
   session->owes_accept = true;
   session->meta = std::move(meta);
   session->path_rtt_told = path_rtt_us;
@@ -360,6 +392,7 @@ bool Connection::Impl::reset(SessionId id, Code code) {
   if (session == nullptr || session->retired || session->released || session->send_done()) {
     return false;
   }
+  session->answered = true;
   reset_send(*session, code);
   return true;
 }
@@ -370,6 +403,7 @@ bool Connection::Impl::stop(SessionId id, Code code) {
       session->discarding) {
     return false;
   }
+  session->answered = true;
   session->discarding = true;
   session->stop_code = code;
   session->owes_stop = true;
@@ -391,7 +425,9 @@ bool Connection::Impl::relay_credit(SessionId id, std::uint64_t cap, std::uint64
   if (session == nullptr || session->retired || session->released) return false;
   session->relayed = true;
   session->window.set_cap(cap);
-  session->relayed_received = std::max(session->relayed_received, received);
+  // More than came in cannot have gone out: telling it would make the peer end the link.
+  const std::uint64_t most = session->window.received() + (session->got_fin ? 1 : 0);
+  session->relayed_received = std::max(session->relayed_received, std::min(received, most));
   credit_changed(*session, now);
   return true;
 }
@@ -410,11 +446,9 @@ bool Connection::Impl::acknowledge_fin(SessionId id, Instant now) {
 bool Connection::Impl::release(SessionId id, Instant now, Code code) {
   Session* session = find(id);
   if (session == nullptr || session->released) return false;
-  session->released = true;
+  session->released = session->answered = true;
   if (session->retired) {
-    // While closing, what the session still has to send keeps it.
-    if (life_ == Life::kClosing && sendable(*session)) return true;
-    erase(*session);
+    if (!has_something_to_send(*session)) erase(*session);
     return true;
   }
   session->window.consume(session->window.received(), round_trip(*session), now, budget_);
@@ -448,7 +482,8 @@ Connection::~Connection() = default;
 void Connection::receive(Bytes bytes, Instant now) {
   impl_->receive(bytes, now);
 }
-void Connection::transport_ended(CutKind kind, std::string text, Instant) {
+void Connection::transport_ended(CutKind kind, std::string text, Instant now) {
+  impl_->now_ = now;
   impl_->transport_ended(kind, std::move(text));
 }
 bool Connection::wants_write() const {
@@ -529,8 +564,8 @@ void Connection::goaway(GoawayReason reason, std::chrono::milliseconds grace, st
 bool Connection::draining() const {
   return impl_->peer_goaway_phase_ >= 0;
 }
-void Connection::close(Code code, std::string_view text, Instant) {
-  impl_->close(code, text);
+void Connection::close(Code code, std::string_view text, Instant now) {
+  impl_->close(code, text, now);
 }
 Liveness Connection::liveness() const {
   return impl_->keepalive_.liveness();

@@ -41,7 +41,7 @@ class Connection::Impl {
   bool acknowledge_fin(SessionId id, Instant now);
   bool release(SessionId id, Instant now, Code code);
   void goaway(GoawayReason reason, std::chrono::milliseconds grace, std::string_view text);
-  void close(Code code, std::string_view text);
+  void close(Code code, std::string_view text, Instant now);
 
   // --- connection_receive.cc ---
   void receive(Bytes bytes, Instant now);
@@ -71,6 +71,8 @@ class Connection::Impl {
   std::optional<PeerHello> peer_;  // once HELLO came
   bool hello_owed_ = true;
   Instant hello_deadline_;
+  Instant now_;        // of the last call that knew it
+  Instant closed_at_;  // since when life_ is not kOpen
 
   // --- sessions ---
   std::unordered_map<SessionId, std::unique_ptr<Session>> sessions_;
@@ -132,28 +134,30 @@ class Connection::Impl {
   void credit_owed(Session& session);
   void maybe_retire(Session& session);
   void erase(Session& session);
+  bool has_something_to_send(const Session& session) const;
+  void reap();
   bool opens_due() const;
   std::chrono::microseconds round_trip(const Session& session) const;
 
   // connection_receive.cc
-  std::size_t take_frame(Bytes bytes, Instant now);
-  void on_frame(const wire::Header& header, Bytes payload, Instant now);
-  void on(const wire::Header& header, wire::Hello& frame, Instant now);
-  void on(const wire::Header& header, wire::Open& frame, Instant now);
-  void on(const wire::Header& header, wire::Accept& frame, Instant now);
-  void on(const wire::Header& header, wire::Data& frame, Instant now);
-  void on(const wire::Header& header, wire::Credit& frame, Instant now);
-  void on(const wire::Header& header, wire::Reset& frame, Instant now);
-  void on(const wire::Header& header, wire::Stop& frame, Instant now);
-  void on(const wire::Header& header, wire::Ping& frame, Instant now);
-  void on(const wire::Header& header, wire::Pong& frame, Instant now);
-  void on(const wire::Header& header, wire::Opens& frame, Instant now);
-  void on(const wire::Header& header, wire::Goaway& frame, Instant now);
-  void on(const wire::Header& header, wire::Close& frame, Instant now);
-  void on(const wire::Header& header, wire::Skipped& frame, Instant now);
+  std::size_t take_frame(Bytes bytes);
+  void on_frame(const wire::Header& header, Bytes payload);
+  void on(const wire::Header& header, wire::Hello& frame);
+  void on(const wire::Header& header, wire::Open& frame);
+  void on(const wire::Header& header, wire::Accept& frame);
+  void on(const wire::Header& header, wire::Data& frame);
+  void on(const wire::Header& header, wire::Credit& frame);
+  void on(const wire::Header& header, wire::Reset& frame);
+  void on(const wire::Header& header, wire::Stop& frame);
+  void on(const wire::Header& header, wire::Ping& frame);
+  void on(const wire::Header& header, wire::Pong& frame);
+  void on(const wire::Header& header, wire::Opens& frame);
+  void on(const wire::Header& header, wire::Goaway& frame);
+  void on(const wire::Header& header, wire::Close& frame);
+  void on(const wire::Header& header, wire::Skipped& frame);
   bool is_ours(SessionId id) const { return (id & 1) == (config_.side == Side::kDialer ? 1u : 0u); }
   Session* session_of(const wire::Header& header, const char* name);
-  void no_effect(Instant now);
+  void no_effect();
   void not_processed(Session& session);
   void flow_error(Session& session);
 

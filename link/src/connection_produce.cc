@@ -46,13 +46,14 @@ class Connection::Impl::Output {
 bool Connection::Impl::wants_write() const {
   if (life_ == Life::kDone) return false;
   if (life_ != Life::kOpen) return true;  // CLOSE at least
-  return hello_owed_ || pong_owed_ || keepalive_.ping_owed() || opens_due() ||
-         leaving_ == Leaving::kPhase0Owed || leaving_ == Leaving::kPhase1Owed ||
+  return hello_owed_ || pong_owed_ || keepalive_.ping_owed() || keepalive_.sign_of_life_owed() ||
+         opens_due() || leaving_ == Leaving::kPhase0Owed || leaving_ == Leaving::kPhase1Owed ||
          !control_.empty() || !scheduler_.empty();
 }
 
 std::size_t Connection::Impl::produce(std::span<std::byte> room, Instant now) {
   Output out(room, *this);
+  now_ = now;
   if (life_ == Life::kDone) return 0;
   if (life_ == Life::kFailing) {
     if (hello_owed_) {
@@ -67,8 +68,13 @@ std::size_t Connection::Impl::produce(std::span<std::byte> room, Instant now) {
     produce_data(out);
     if (life_ == Life::kClosing && scheduler_.empty()) produce_close(out);
   }
+  if (out.written() == 0 && alive() && keepalive_.sign_of_life_owed()) {
+    out.put(0, wire::Pong{0});  // answers nothing: only shows that this end lives
+  }
+  if (!alive()) reap();
   stats_.bytes_out += out.written();
-  if (out.written() > 0) keepalive_.wrote(now, life_ == Life::kOpen && wants_write());
+  if (out.written() > 0) keepalive_.wrote(now, wants_write());
+  if (!wants_write()) keepalive_.nothing_to_write();
   return out.written();
 }
 
@@ -118,9 +124,6 @@ bool Connection::Impl::produce_link(Output& out, Instant now) {
     const std::uint32_t limit = peer_repaid_ + max_sessions_;
     if (!out.put(0, wire::Opens{limit})) return false;
     opens_told_ = limit;
-  }
-  if (out.written() == 0 && keepalive_.sign_of_life_owed(now)) {
-    return out.put(0, wire::Pong{0});  // answers nothing: only shows that this end lives
   }
   return true;
 }
@@ -175,7 +178,7 @@ void Connection::Impl::produce_data(Output& out) {
     Session* session = find(id);
     if (session == nullptr) return nullptr;
     if (sendable(*session)) return &session->place;
-    session->place.queued = false;
+    SendScheduler::leave(session->place);
     return nullptr;
   };
   while (const auto id = scheduler_.next(place_of)) {
@@ -201,10 +204,13 @@ bool Connection::Impl::produce_data_of(Session& session, Output& out) {
       out.put_data(session.id, static_cast<std::size_t>(size), fin);
   session.queue.pop_into(payload);
   session.sent += size;
-  if (fin) session.send = SendState::kFinished;
-  if (session.relayed && size > 0 && !session.sent_event_queued && !session.released) {
+  if (fin) {
+    session.send = SendState::kFinished;
+    session.sent_fin = true;
+  }
+  if (session.relayed && size > 0 && !session.sent_event_queued && !session.retired) {
     session.sent_event_queued = true;
-    events_.push_back(event::Sent{session.id, 0});
+    tell(session, event::Sent{session.id, 0});
   }
   scheduler_.sent(session.id, session.place, std::max<std::uint64_t>(size, 1), sendable(session));
   return true;

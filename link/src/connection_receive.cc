@@ -8,6 +8,7 @@ namespace fairlead::link {
 
 void Connection::Impl::receive(Bytes bytes, Instant now) {
   if (!alive() || bytes.empty()) return;
+  now_ = now;
   stats_.bytes_in += bytes.size();
   keepalive_.received(now);
   while (alive() && !partial_.empty() && !bytes.empty()) {
@@ -17,21 +18,25 @@ void Connection::Impl::receive(Bytes bytes, Instant now) {
     const std::size_t n = std::min(whole - partial_.size(), bytes.size());
     partial_.insert(partial_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));
     bytes = bytes.subspan(n);
-    const std::vector<std::byte> frame = std::move(partial_);
-    partial_ = {};
-    if (take_frame(frame, now) == 0 && alive()) partial_ = frame;
+    if (partial_.size() < whole) break;
+    if (take_frame(partial_) > 0) partial_ = {};
   }
   while (alive() && !bytes.empty()) {
-    const std::size_t taken = take_frame(bytes, now);
+    const std::size_t taken = take_frame(bytes);
     if (taken == 0) break;
     bytes = bytes.subspan(taken);
   }
-  if (alive() && !bytes.empty()) partial_.assign(bytes.begin(), bytes.end());
+  if (alive() && !bytes.empty()) {
+    if (bytes.size() >= wire::kHeaderSize) {
+      partial_.reserve(wire::kHeaderSize + wire::decode_header(bytes.first(8)).length);
+    }
+    partial_.assign(bytes.begin(), bytes.end());
+  }
   if (alive() && wants_write()) keepalive_.backlogged(now);
 }
 
 // Processes the frame at the start of `bytes`. Returns its size, or 0 when it is not complete.
-std::size_t Connection::Impl::take_frame(Bytes bytes, Instant now) {
+std::size_t Connection::Impl::take_frame(Bytes bytes) {
   if (bytes.size() < wire::kHeaderSize) return 0;
   const wire::Header header = wire::decode_header(bytes.first(wire::kHeaderSize));
   const bool hello = header.type == static_cast<std::uint8_t>(wire::Type::kHello);
@@ -47,11 +52,11 @@ std::size_t Connection::Impl::take_frame(Bytes bytes, Instant now) {
   }
   const std::size_t whole = wire::kHeaderSize + header.length;
   if (bytes.size() < whole) return 0;
-  on_frame(header, bytes.subspan(wire::kHeaderSize, header.length), now);
+  on_frame(header, bytes.subspan(wire::kHeaderSize, header.length));
   return whole;
 }
 
-void Connection::Impl::on_frame(const wire::Header& header, Bytes payload, Instant now) {
+void Connection::Impl::on_frame(const wire::Header& header, Bytes payload) {
   ++stats_.frames_in;
   std::string error;
   std::optional<wire::Frame> frame = wire::decode(header, payload, error);
@@ -59,18 +64,17 @@ void Connection::Impl::on_frame(const wire::Header& header, Bytes payload, Insta
     fail(code::kProtocol, std::move(error));
     return;
   }
-  std::visit([&](auto& each) { on(header, each, now); }, *frame);
+  std::visit([&](auto& each) { on(header, each); }, *frame);
 }
 
 // The session a frame is for. Null when there is nothing to do with it: an id that has retired, or
 // one that was never opened, which ends the link.
 Session* Connection::Impl::session_of(const wire::Header& header, const char* name) {
-  if (Session* session = find(header.session)) {
-    if (!session->retired) return session;
-    return nullptr;
-  }
+  Session* session = find(header.session);
+  if (session != nullptr && !session->owes_open) return session->retired ? nullptr : session;
   const bool opened =
-      is_ours(header.session) ? header.session < next_id_ : header.session <= peer_last_id_;
+      session == nullptr &&
+      (is_ours(header.session) ? header.session < next_id_ : header.session <= peer_last_id_);
   if (!opened) {
     fail(code::kProtocol, std::string(name) + " for session " + std::to_string(header.session) +
                               ", which was never opened");
@@ -78,12 +82,12 @@ Session* Connection::Impl::session_of(const wire::Header& header, const char* na
   return nullptr;
 }
 
-void Connection::Impl::no_effect(Instant now) {
-  if (!alive() || no_effect_.take(1, now)) return;
+void Connection::Impl::no_effect() {
+  if (!alive() || no_effect_.take(1, now_)) return;
   fail(code::kCalm, "too many frames without effect");
 }
 
-void Connection::Impl::on(const wire::Header&, wire::Hello& frame, Instant now) {
+void Connection::Impl::on(const wire::Header&, wire::Hello& frame) {
   if (peer_) {
     fail(code::kProtocol, "a second HELLO");
     return;
@@ -106,14 +110,14 @@ void Connection::Impl::on(const wire::Header&, wire::Hello& frame, Instant now) 
     }
     keepalive_.adopt(*frame.liveness);
   }
-  keepalive_.received(now);
+  keepalive_.received(now_);
   peer_ = PeerHello{frame.software, frame.role, frame.name};
   peer_opens_ = std::max(peer_opens_, frame.opens);
   peer_initial_window_ = std::max(peer_initial_window_, frame.initial_window);
   events_.push_back(event::Up{*peer_, keepalive_.liveness()});
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Open& frame, Instant now) {
+void Connection::Impl::on(const wire::Header& header, wire::Open& frame) {
   const SessionId id = header.session;
   const SessionId expected =
       peer_last_id_ == 0 ? (config_.side == Side::kDialer ? 2u : 1u) : peer_last_id_ + 2;
@@ -129,16 +133,16 @@ void Connection::Impl::on(const wire::Header& header, wire::Open& frame, Instant
   peer_last_id_ = id;
   ++peer_opened_;
   if (leaving_ == Leaving::kYes && id > refuse_above_) {
-    // Crossed our goaway: the peer learns from last_id that nothing was processed. What it sent in
-    // the window it was entitled to is dropped.
-    ++peer_repaid_;
+    // Crossed our goaway: the peer learns from last_id that nothing was processed. What it sends in
+    // the window it was entitled to is dropped. Its right to open is not repaid: it has no use for
+    // it here, and OPENs that cost us nothing could come without end.
     late_bytes_allowed_ += kFloorWindow;
     return;
   }
   const bool reserved = budget_.reserve_floor();
   assert(reserved);  // both openers' ceilings fit the floors' half of the budget
   static_cast<void>(reserved);
-  auto session = std::make_unique<Session>(id, false, config_.window_max, kFloorWindow, now);
+  auto session = std::make_unique<Session>(id, false, config_.window_max, kFloorWindow, now_);
   session->visit = frame.visit;
   session->peer_limit = frame.limit;
   session->path_rtt_us = frame.path_rtt_us;
@@ -149,14 +153,14 @@ void Connection::Impl::on(const wire::Header& header, wire::Open& frame, Instant
                                   frame.visit, frame.path_rtt_us});
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Accept& frame, Instant now) {
+void Connection::Impl::on(const wire::Header& header, wire::Accept& frame) {
   if (!is_ours(header.session)) {
     fail(code::kProtocol,
          "ACCEPT for session " + std::to_string(header.session) + ", which the peer opened itself");
     return;
   }
   Session* session = session_of(header, "ACCEPT");
-  if (session == nullptr) return no_effect(now);
+  if (session == nullptr) return no_effect();
   if (session->accepted) {
     fail(code::kProtocol, "a second ACCEPT for session " + std::to_string(header.session));
     return;
@@ -174,9 +178,9 @@ void Connection::Impl::on(const wire::Header& header, wire::Accept& frame, Insta
   }
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Data& frame, Instant now) {
+void Connection::Impl::on(const wire::Header& header, wire::Data& frame) {
   keepalive_.received_data();
-  if (frame.bytes.size() < limit::kTinyFrame && !frame.fin && !tiny_.take(1, now)) {
+  if (frame.bytes.size() < limit::kTinyFrame && !frame.fin && !tiny_.take(1, now_)) {
     fail(code::kCalm, "too many DATA frames of less than 64 bytes");
     return;
   }
@@ -201,6 +205,11 @@ void Connection::Impl::on(const wire::Header& header, wire::Data& frame, Instant
       return;
     }
     late_bytes_allowed_ -= frame.bytes.size();
+    if (frame.fin) {
+      session->recv = RecvState::kReset;
+      session->owes_stop = false;
+      maybe_retire(*session);
+    }
     return;
   }
   if (session->recv != RecvState::kOpen) {
@@ -210,7 +219,7 @@ void Connection::Impl::on(const wire::Header& header, wire::Data& frame, Instant
   if (!session->window.receive(frame.bytes.size())) return flow_error(*session);
   if (!frame.bytes.empty()) {
     if (session->discarding) {
-      session->window.consume(frame.bytes.size(), round_trip(*session), now, budget_);
+      session->window.consume(frame.bytes.size(), round_trip(*session), now_, budget_);
     } else {
       tell(*session, event::Data{session->id, Slice::copy_of(frame.bytes)});
     }
@@ -223,7 +232,7 @@ void Connection::Impl::on(const wire::Header& header, wire::Data& frame, Instant
     if (!session->discarding) tell(*session, event::Finished{session->id});
     if (!session->visit) session->owes_stop = false;  // the half is over: nothing left to stop
   }
-  credit_changed(*session, now);
+  credit_changed(*session, now_);
   maybe_retire(*session);
 }
 
@@ -248,23 +257,21 @@ void Connection::Impl::flow_error(Session& session) {
   tell(session, event::Reset{session.id, code::kFlow, false});
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Credit& frame, Instant now) {
+void Connection::Impl::on(const wire::Header& header, wire::Credit& frame) {
   Session* session = session_of(header, "CREDIT");
-  if (session == nullptr) return no_effect(now);
+  if (session == nullptr) return no_effect();
   if (session->ours && !session->accepted) {
     fail(code::kProtocol, "CREDIT before ACCEPT on session " + std::to_string(header.session));
     return;
   }
-  const bool fin_sent = session->send == SendState::kFinished ||
-                        (session->send == SendState::kReset && session->visit);
-  if (frame.received > session->sent + (fin_sent ? 1 : 0)) {
+  if (frame.received > session->sent + (session->sent_fin ? 1 : 0)) {
     fail(code::kProtocol, "CREDIT acknowledges " + std::to_string(frame.received) + " of " +
                               std::to_string(session->sent) + " bytes sent on session " +
                               std::to_string(header.session));
     return;
   }
   if (frame.limit <= session->peer_limit && frame.received <= session->peer_received) {
-    return no_effect(now);
+    return no_effect();
   }
   session->peer_limit = std::max(session->peer_limit, frame.limit);
   session->peer_received = std::max(session->peer_received, frame.received);
@@ -275,24 +282,21 @@ void Connection::Impl::on(const wire::Header& header, wire::Credit& frame, Insta
   queue_data(*session);
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Reset& frame, Instant now) {
+void Connection::Impl::on(const wire::Header& header, wire::Reset& frame) {
   const bool moving = frame.code == code::kSuperseded || frame.code == code::kPathLost;
   Session* session = session_of(header, "RESET");
   if (session == nullptr || session->recv_done()) {
-    if (!moving) no_effect(now);
+    if (!moving) no_effect();
     return;
   }
-  const bool wrong_final = session->overrun   ? false
-                           : session->got_fin ? frame.final != session->window.received()
-                                              : frame.final < session->window.received();
-  if (wrong_final) {
+  if (frame.final != session->window.received() && !session->overrun) {
     fail(code::kProtocol, "RESET of session " + std::to_string(header.session) + " at offset " +
                               std::to_string(frame.final) + ", but " +
                               std::to_string(session->window.received()) + " bytes came");
     return;
   }
-  const bool early = !session->ours && !session->accepted && session->send == SendState::kOpen;
-  if (early && !moving && !early_resets_.take(1, now)) {
+  const bool early = !session->ours && !session->answered;
+  if (early && !moving && !early_resets_.take(1, now_)) {
     fail(code::kCalm, "too many sessions reset before they were accepted");
     return;
   }
@@ -304,31 +308,31 @@ void Connection::Impl::on(const wire::Header& header, wire::Reset& frame, Instan
   maybe_retire(*session);
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Stop& frame, Instant now) {
+void Connection::Impl::on(const wire::Header& header, wire::Stop& frame) {
   Session* session = session_of(header, "STOP");
-  if (session == nullptr) return no_effect(now);
-  if (session->send_done()) return;  // crossed our end
+  if (session == nullptr) return no_effect();
+  if (session->send_done()) return no_effect();  // crossed our end
   tell(*session, event::Stopped{session->id, frame.code});
   reset_send(*session, frame.code);
 }
 
-void Connection::Impl::on(const wire::Header&, wire::Ping& frame, Instant now) {
-  if (!pings_.take(1, now)) {
+void Connection::Impl::on(const wire::Header&, wire::Ping& frame) {
+  if (!pings_.take(1, now_)) {
     fail(code::kCalm, "too many PINGs");
     return;
   }
   pong_owed_ = frame.token;
 }
 
-void Connection::Impl::on(const wire::Header&, wire::Pong& frame, Instant) {
-  keepalive_.received_pong(frame.token);
+void Connection::Impl::on(const wire::Header&, wire::Pong& frame) {
+  if (!keepalive_.received_pong(frame.token)) no_effect();  // a sign of life is one of these
   if (leaving_ == Leaving::kRoundTrip && frame.token >= goaway_token_) {
     leaving_ = Leaving::kPhase1Owed;
   }
 }
 
-void Connection::Impl::on(const wire::Header&, wire::Opens& frame, Instant now) {
-  if (frame.limit <= peer_opens_) return no_effect(now);
+void Connection::Impl::on(const wire::Header&, wire::Opens& frame) {
+  if (frame.limit <= peer_opens_) return no_effect();
   peer_opens_ = frame.limit;
 }
 
@@ -342,13 +346,24 @@ void Connection::Impl::not_processed(Session& session) {
   tell(session, event::NotProcessed{session.id});
 }
 
-void Connection::Impl::on(const wire::Header&, wire::Goaway& frame, Instant) {
+void Connection::Impl::on(const wire::Header&, wire::Goaway& frame) {
   if (++peer_goaways_ > limit::kGoaways) {
     fail(code::kCalm, "too many GOAWAYs");
     return;
   }
   const bool first = peer_goaway_phase_ < 0;
-  peer_goaway_phase_ = std::max<int>(peer_goaway_phase_, frame.phase);
+  if (frame.phase <= peer_goaway_phase_) return;  // said before
+  if (frame.phase == 1) {
+    for (const auto& [id, session] : sessions_) {
+      if (!session->ours || id <= frame.last_id ||
+          !(session->accepted || session->recv != RecvState::kOpen))
+        continue;
+      fail(code::kProtocol,
+           "GOAWAY excludes session " + std::to_string(id) + ", which the peer used");
+      return;
+    }
+  }
+  peer_goaway_phase_ = frame.phase;
   events_.push_back(event::LinkDraining{frame.phase, frame.reason, frame.grace_ms, frame.text});
   std::vector<Session*> released_now;
   for (auto& [id, session] : sessions_) {
@@ -363,12 +378,12 @@ void Connection::Impl::on(const wire::Header&, wire::Goaway& frame, Instant) {
   for (Session* session : released_now) erase(*session);
 }
 
-void Connection::Impl::on(const wire::Header&, wire::Close& frame, Instant) {
+void Connection::Impl::on(const wire::Header&, wire::Close& frame) {
   end(Life::kDone, Cut{CutKind::kPeerClosed, frame.code, std::move(frame.text)});
 }
 
-void Connection::Impl::on(const wire::Header& header, wire::Skipped&, Instant now) {
-  if (!skipped_.take(header.length + 1.0, now)) {
+void Connection::Impl::on(const wire::Header& header, wire::Skipped&) {
+  if (!skipped_.take(header.length + 1.0, now_)) {
     fail(code::kCalm, "too many bytes of unknown frame types");
   }
 }

@@ -13,7 +13,9 @@ using std::chrono::seconds;
 using testing::End;
 using testing::Pair;
 
-Slice text(std::string_view words) { return Slice::copy_of(words); }
+Slice text(std::string_view words) {
+  return Slice::copy_of(words);
+}
 
 // Opens a session from the dialer and accepts it at the listener.
 SessionId open_accepted(Pair& pair, OpenRequest request = {}) {

@@ -5,29 +5,44 @@
 namespace fairlead::link {
 
 Keepalive::Keepalive(const Liveness& liveness, Instant now)
-    : liveness_(liveness), last_received_(now), last_wrote_(now), last_ping_(now) {}
+    : liveness_(liveness), seen_(now), last_received_(now), last_wrote_(now), last_ping_(now) {}
+
+void Keepalive::notice(Instant now) {
+  const bool held_up = now - seen_ >= liveness_.interval + liveness_.interval / 2;
+  seen_ = now;
+  if (!held_up) return;
+  grace_until_ = now + liveness_.timeout;
+  ping_owed_ = true;
+  if (backlog_since_) backlog_since_ = now;
+  if (unanswered_since_) {
+    unanswered_since_ = std::max(*unanswered_since_, now - 2 * liveness_.timeout);
+  }
+}
 
 void Keepalive::received(Instant now) {
+  notice(now);
   last_received_ = now;
   grace_until_.reset();
 }
 
-void Keepalive::received_pong(std::uint64_t token) {
+bool Keepalive::received_pong(std::uint64_t token) {
   // A PONG answers its PING and all older ones; token 0 and unknown tokens answer nothing.
-  if (token == 0 || token > last_token_ || token < oldest_unanswered_) return;
+  if (!unanswered_since_ || token > last_token_ || token < oldest_unanswered_) return false;
   if (token == last_token_) {
     unanswered_since_.reset();
-    return;
+    return true;
   }
   // Some younger PING is still out. When it was sent is not kept; it cannot be earlier than the
   // last but one, and judging it from the last one sent is at most one ping interval too kind.
   oldest_unanswered_ = token + 1;
   unanswered_since_ = last_ping_;
+  return true;
 }
 
 void Keepalive::wrote(Instant now, bool backlog) {
+  notice(now);
   last_wrote_ = now;
-  owes_sign_of_life_ = false;
+  data_unanswered_ = sign_of_life_owed_ = false;
   backlog_since_ = backlog ? std::optional(now) : std::nullopt;
 }
 
@@ -59,18 +74,12 @@ std::optional<Instant> Keepalive::stalled_at() const {
 }
 
 Keepalive::Verdict Keepalive::check(Instant now) {
-  if (now >= dead_at()) {
-    if (!grace_until_ && now >= dead_at() + liveness_.interval) {
-      grace_until_ = now + liveness_.timeout;
-      ping_owed_ = true;
-      if (backlog_since_) backlog_since_ = now;
-      return Verdict::kAlive;
-    }
-    return Verdict::kDead;
-  }
+  notice(now);
+  if (now >= dead_at()) return Verdict::kDead;
   if (const auto at = unanswered_at(); at && now >= *at) return Verdict::kUnanswered;
   if (const auto at = stalled_at(); at && now >= *at) return Verdict::kStalled;
   if (now >= ping_at()) ping_owed_ = true;
+  if (data_unanswered_ && now >= last_wrote_ + liveness_.interval / 2) sign_of_life_owed_ = true;
   return Verdict::kAlive;
 }
 
@@ -90,14 +99,12 @@ std::uint64_t Keepalive::request_ping() {
   return last_token_ + 1;
 }
 
-bool Keepalive::sign_of_life_owed(Instant now) const {
-  return owes_sign_of_life_ && now >= last_wrote_ + liveness_.interval / 2;
-}
-
 Instant Keepalive::next_deadline() const {
-  Instant next = dead_at();
+  Instant next = std::min(dead_at(), seen_ + liveness_.interval);
   if (!ping_owed_) next = std::min(next, ping_at());
-  if (owes_sign_of_life_) next = std::min(next, last_wrote_ + liveness_.interval / 2);
+  if (data_unanswered_ && !sign_of_life_owed_) {
+    next = std::min(next, last_wrote_ + liveness_.interval / 2);
+  }
   if (const auto at = unanswered_at()) next = std::min(next, *at);
   if (const auto at = stalled_at()) next = std::min(next, *at);
   return next;

@@ -10,40 +10,39 @@ void SendScheduler::add(SessionId id, Place& place) {
   queues_[static_cast<std::size_t>(place.priority)].push_back(id);
 }
 
-std::size_t SendScheduler::choose_class() {
-  std::size_t first = 0;
-  while (queues_[first].empty()) ++first;
-  // The share is checked from the lowest waiting class up: what passed it over also passed over
-  // everything between.
-  for (std::size_t lower = first + 1; lower < kClasses; ++lower) {
-    if (!queues_[lower].empty() && passed_over_[lower] >= (kLowerShare - 1) * kMaxShareUnit) {
-      return lower;
-    }
+std::size_t SendScheduler::choose_class() const {
+  std::size_t chosen = 0;
+  while (queues_[chosen].empty()) ++chosen;
+  for (std::size_t lower = chosen + 1; lower < kClasses; ++lower) {
+    if (queues_[lower].empty()) continue;
+    if (ahead_[chosen] < kLowerTurn) break;
+    chosen = lower;
   }
-  return first;
+  return chosen;
 }
 
 void SendScheduler::sent(SessionId id, Place& place, std::uint64_t bytes, bool more) {
+  for (std::size_t upper = 0; upper < chosen_; ++upper) {
+    if (!queues_[upper].empty()) ahead_[upper] -= std::min(ahead_[upper], bytes * kLowerEvery);
+  }
+  const bool passes_over =
+      std::any_of(queues_.begin() + static_cast<std::ptrdiff_t>(chosen_) + 1, queues_.end(),
+                  [](const auto& lower) { return !lower.empty(); });
+  if (passes_over) ahead_[chosen_] = std::min(ahead_[chosen_] + bytes, kLowerTurn);
   auto& queue = queues_[chosen_];
   place.deficit -= static_cast<std::int64_t>(bytes);
-  for (std::size_t lower = 0; lower < kClasses; ++lower) {
-    if (lower < chosen_) continue;
-    if (lower == chosen_) {
-      passed_over_[lower] = 0;
-    } else if (!queues_[lower].empty()) {
-      passed_over_[lower] += bytes;
-    }
-  }
-  if (more) {
-    if (place.deficit > 0) return;
-    queue.pop_front();
-    queue.push_back(id);
-    return;
-  }
-  // Nothing left: what it did not use is forgotten, what it overdrew is not.
-  place.deficit = std::min<std::int64_t>(place.deficit, 0);
-  place.queued = false;
+  if (more && place.deficit > 0) return;
   queue.pop_front();
+  if (more) {
+    queue.push_back(id);
+  } else {
+    leave(place);
+  }
+}
+
+void SendScheduler::leave(Place& place) {
+  place.queued = false;
+  place.deficit = std::min<std::int64_t>(place.deficit, 0);
 }
 
 bool SendScheduler::empty() const {

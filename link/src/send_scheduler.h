@@ -11,7 +11,8 @@
 namespace fairlead::link {
 
 // Four strict classes, deficit round robin inside each. While a class has something to send, the
-// classes after it together keep one byte in twenty, so that a busy class cannot starve them.
+// classes after it together keep one byte in twenty, so that a busy class cannot starve them; they
+// share that twentieth by the same rule.
 // Holds ids only; the owner adds a session when it becomes able to send and reports what it sent.
 class SendScheduler {
  public:
@@ -24,25 +25,30 @@ class SendScheduler {
 
   // Puts the session at the end of its class unless it is queued already.
   void add(SessionId id, Place& place);
-  // The session that sends next. `place_of(id)` gives its Place, or null for one that is gone (it
-  // is dropped from the queue). The choice stands until sent() or drop().
+  // The session that sends next. `place_of(id)` gives its Place, or null for one that is gone or
+  // cannot send now: it loses its place, and the owner has called leave() if it still exists. The
+  // choice stands until sent().
   template <typename PlaceOf>
   std::optional<SessionId> next(PlaceOf&& place_of);
   // The session chosen by next() sent `bytes` and `more` can follow.
   void sent(SessionId id, Place& place, std::uint64_t bytes, bool more);
+  // What a session that stops sending did not use is forgotten; what it overdrew is not.
+  static void leave(Place& place);
   bool empty() const;
 
  private:
   static constexpr std::size_t kClasses = 4;
-  static constexpr std::uint64_t kLowerShare = 20;
-  static constexpr std::uint64_t kMaxShareUnit = 16 * 1024;  // one full frame
+  // The lower classes get a byte for each kLowerEvery of their class's own, at most a full frame at
+  // a time.
+  static constexpr std::uint64_t kLowerEvery = 19;
+  static constexpr std::uint64_t kLowerTurn = kLowerEvery * 16 * 1024;
   static constexpr std::int64_t kQuantumPerWeight = 1024;
 
-  std::size_t choose_class();
+  std::size_t choose_class() const;
 
   std::array<std::deque<SessionId>, kClasses> queues_;
-  // Bytes sent by a class while a later one was waiting, since that later one was last served.
-  std::array<std::uint64_t, kClasses> passed_over_{};
+  // Bytes a class sent while a later one was waiting and for which the later ones got nothing yet.
+  std::array<std::uint64_t, kClasses> ahead_{};
   std::size_t chosen_ = 0;
 };
 

@@ -48,6 +48,7 @@ struct Session {
   bool relayed = false;  // `received` is another link's; Sent is reported
   bool accepted = false;
   bool released = false;  // the application let go: no more events
+  bool answered = false;  // we said something to the peer's OPEN, be it a refusal
   bool retired = false;   // Retired, NotProcessed or SessionCut was reported
 
   // Frames owed; the newest state replaces an older one that was not sent yet.
@@ -64,6 +65,7 @@ struct Session {
   Slice meta;                       // of the OPEN or ACCEPT that is owed
 
   SendState send = SendState::kOpen;
+  bool sent_fin = false;
   SendScheduler::Place place;
   SendQueue queue;
   std::uint64_t sent = 0;  // offset produced

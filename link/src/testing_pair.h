@@ -6,8 +6,16 @@
 #include <vector>
 
 #include "fairlead/link/connection.h"
+#include "wire.h"
 
 namespace fairlead::link::testing {
+
+// The bytes of one frame, for what a core of ours would never send.
+inline std::vector<std::byte> raw(SessionId session, const wire::Frame& frame) {
+  std::vector<std::byte> out;
+  wire::encode(session, frame, out);
+  return out;
+}
 
 // One end with what it reported. Data is collected per event so that order can be checked.
 struct End {
@@ -16,6 +24,11 @@ struct End {
   Connection core;
   std::vector<Event> events;
 
+  // Feeds frames as if the peer had sent them.
+  void receive(SessionId session, const wire::Frame& frame, Instant now) {
+    core.receive(raw(session, frame), now);
+    poll();
+  }
   void poll() {
     while (auto next = core.poll_event()) events.push_back(std::move(*next));
   }

@@ -6,6 +6,7 @@
 //   poll_event()             until it returns nothing; do this after every call that takes `now`
 //   produce(out, now)        when the transport can take more and wants_write(); send the result
 //   on_timer(now)            when next_deadline() has come, after reading what the transport holds
+//                            and giving it what it can take
 //   transport_ended(...)     once, when the transport failed or ended
 //
 // Not thread-safe; one owner thread at a time. No call blocks, allocates without a bound that
@@ -16,7 +17,7 @@
 // peer's right to open another session is repaid only at release(), so the application's work on a
 // session is what bounds a peer that opens and resets quickly. Commands on a session that has
 // ended, was released or never existed do nothing and return false: an event and a command may
-// cross.
+// cross. No event names a session after its release().
 #pragma once
 
 #include <memory>
@@ -209,19 +210,22 @@ class Connection {
   // The transport is gone: kTransport with the system's words, or kEnded. Sessions that had not
   // ended are cut. Harmless when the link is closed already.
   void transport_ended(CutKind kind, std::string text, Instant now);
-  // True when produce() would write something.
+  // True when produce() has something to look at. It may find that what was owed has become
+  // pointless: then it returns 0 and this is false afterwards, so a loop over both always ends.
   bool wants_write() const;
   // Fills `out` with whole frames and returns the bytes written; 0 when there is nothing to send or
   // the next frame does not fit (give at least kMaxDataPayload + 8 bytes to be sure of progress).
   // The owner must send exactly these bytes, in order, and should call only when the transport has
   // room, since what to send is decided as late as this call.
   std::size_t produce(std::span<std::byte> out, Instant now);
-  // When to call on_timer(); nothing when closed(). May move earlier or later after any call.
+  // When to call on_timer(); nothing when done(). May move earlier or later after any call. Later
+  // than now once on_timer(now) was called and produce() has nothing more to write. A link that
+  // is closed() is done() after liveness().bound() even when its CLOSE could not be sent.
   std::optional<Instant> next_deadline() const;
   void on_timer(Instant now);
   // The link's own smoothed round trip, from the kernel. Used to size windows.
   void set_rtt(std::chrono::microseconds rtt);
-  // The link is over and its CLOSE, if one was owed, was produced: close the transport.
+  // The link is over and its CLOSE, if one was owed, was produced or given up: close the transport.
   bool done() const;
   // The link is over: no frame will be processed and no session lives.
   bool closed() const;
@@ -231,8 +235,8 @@ class Connection {
   // --- sessions ---
 
   OpenResult open(const OpenRequest& request, Instant now);
-  // Accepts a session of event::Opened; the answer precedes everything else we send on it. `meta`
-  // over kMaxMeta is a programmer's error. path_rtt_us as in OpenRequest; credit_cap likewise.
+  // Accepts a session of event::Opened; the answer precedes everything else we send on it. False,
+  // too, when `meta` is larger than kMaxMeta. path_rtt_us as in OpenRequest; credit_cap likewise.
   bool accept(SessionId id, Slice meta, std::uint32_t path_rtt_us, Instant now,
               std::optional<std::uint64_t> credit_cap = std::nullopt);
   // Queues bytes; the slice is kept until sent. Never refused for lack of credit: writing at most
@@ -258,7 +262,8 @@ class Connection {
   // with `code` and forgotten when both halves are over.
   bool release(SessionId id, Instant now, Code code = code::kCancel);
 
-  // Bytes that may be written before the peer's limit is reached; 0 when unknown.
+  // Bytes that may be written before the peer's limit is reached; 0 when unknown. This is the
+  // peer's word and may be any number: bound what you queue by queued() as well.
   std::uint64_t send_room(SessionId id) const;
   // Bytes written and not yet produced.
   std::uint64_t queued(SessionId id) const;
