@@ -13,6 +13,10 @@ namespace fairlead::op {
 
 using WallTime = std::chrono::system_clock::time_point;
 
+// "2024-05-06T07:08:09Z", and back; nullopt for any other form.
+std::string format_time(WallTime time);
+std::optional<WallTime> parse_time(std::string_view text);
+
 enum class ConditionStatus { kTrue, kFalse, kUnknown };
 
 struct Condition {
