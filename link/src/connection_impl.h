@@ -11,7 +11,7 @@
 
 #include "fairlead/link/connection.h"
 #include "keepalive.h"
-#include "limits.h"
+#include "abuse_limits.h"
 #include "recv_window.h"
 #include "send_scheduler.h"
 #include "session.h"
