@@ -65,7 +65,9 @@ class AsioPool : public std::enable_shared_from_this<AsioPool> {
     SessionId id = 0;
     OpenError error = OpenError::kNone;  // of the last link that refused; kClosed when none is up
   };
-  // Opens on the picked link, and on the next best when that one refuses.
+  // Opens on the picked link, and on the next best when that one refuses. When none takes it, it is
+  // worth trying again at action::Up: a peer that drains all links at once leaves a gap of the few
+  // round trips that a dial takes.
   Opened open(const OpenRequest& request);
 
   // Links that are up, draining ones included.
