@@ -1,4 +1,4 @@
-#include "durable_file.h"
+#include "local/durable_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "unique_fd.h"
+#include "local/unique_fd.h"
 
 namespace fairlead::op {
 namespace {

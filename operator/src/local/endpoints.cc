@@ -1,4 +1,4 @@
-#include "endpoints.h"
+#include "local/endpoints.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ std::optional<T> read_json(std::string_view text, std::string& error, Read read)
 std::string to_json(const Endpoints& endpoints) {
   json ready = json::array();
   for (const Endpoint& one : endpoints.ready) {
-    ready.push_back({{"name", one.name}, {"address", one.address}});
+    ready.push_back({{"uid", one.uid}, {"name", one.name}, {"address", one.address}});
   }
   return json{{"ports", endpoints.ports}, {"ready", ready}}.dump(2) + "\n";
 }
@@ -39,7 +39,7 @@ std::optional<Endpoints> parse_endpoints(std::string_view text, std::string& err
     Endpoints read;
     for (const json& port : root.at("ports")) read.ports.push_back(port_of(port.get<long>()));
     for (const json& one : root.at("ready")) {
-      read.ready.push_back({one.at("name"), one.at("address")});
+      read.ready.push_back({one.at("uid"), one.at("name"), one.at("address")});
     }
     return read;
   });

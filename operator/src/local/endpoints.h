@@ -12,7 +12,8 @@
 namespace fairlead::op {
 
 struct Endpoint {
-  std::string name;     // of the replica, for logs
+  std::string uid;      // of the replica
+  std::string name;     // for logs
   std::string address;  // textual IP address; the port is the one the visitor dialled
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
 };

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "unique_fd.h"
+#include "local/unique_fd.h"
 
 namespace fairlead::op {
 

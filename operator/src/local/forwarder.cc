@@ -1,4 +1,4 @@
-#include "forwarder.h"
+#include "local/forwarder.h"
 
 #include <netinet/tcp.h>
 #include <unistd.h>
@@ -14,9 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "durable_file.h"
-#include "file_watch.h"
-#include "splice.h"
+#include "local/durable_file.h"
+#include "local/file_watch.h"
+#include "local/splice.h"
+#include "routes/proxy_v2.h"
 
 namespace fairlead::op {
 namespace {
@@ -57,22 +58,15 @@ void prepare(tcp::socket& socket) {
   set_tcp_option(socket, TCP_KEEPCNT, 6);
 }
 
-// PROXY protocol version 2, PROXY command, TCP over IPv4 or IPv6.
+dataplane::SocketAddress plain(const tcp::endpoint& endpoint) {
+  const asio::ip::address& address = endpoint.address();
+  return {address.is_v4() ? dataplane::IpAddress::v4(address.to_v4().to_bytes())
+                          : dataplane::IpAddress::v6(address.to_v6().to_bytes()),
+          endpoint.port()};
+}
+
 std::string proxy_header(const tcp::endpoint& visitor, const tcp::endpoint& dialled) {
-  std::string header("\r\n\r\n\0\r\nQUIT\n\x21", 13);
-  const bool v4 = visitor.address().is_v4();
-  header += v4 ? '\x11' : '\x21';
-  header += '\0';
-  header += static_cast<char>(v4 ? 12 : 36);
-  for (const tcp::endpoint* const one : {&visitor, &dialled}) {
-    const auto append = [&](const auto& bytes) { header.append(bytes.begin(), bytes.end()); };
-    v4 ? append(one->address().to_v4().to_bytes()) : append(one->address().to_v6().to_bytes());
-  }
-  for (const tcp::endpoint* const one : {&visitor, &dialled}) {
-    header += static_cast<char>(one->port() >> 8);
-    header += static_cast<char>(one->port() & 0xff);
-  }
-  return header;
+  return dataplane::encode_proxy_v2({plain(visitor), plain(dialled)});
 }
 
 std::string to_text(const tcp::endpoint& endpoint) {

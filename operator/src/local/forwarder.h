@@ -21,7 +21,7 @@
 #include <memory>
 #include <string>
 
-#include "endpoints.h"
+#include "local/endpoints.h"
 
 namespace fairlead::op {
 

@@ -8,8 +8,8 @@
 #include <iostream>
 #include <string>
 
-#include "forwarder.h"
-#include "log_line.h"
+#include "local/forwarder.h"
+#include "local/log_line.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "forwarder.h"
+#include "local/forwarder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 #include <mutex>
 #include <thread>
 
-#include "durable_file.h"
-#include "test_sockets.h"
+#include "local/durable_file.h"
+#include "local/test_sockets.h"
 
 namespace fairlead::op {
 namespace {
@@ -46,7 +46,7 @@ class ForwarderTest : public testing::Test {
     Endpoints endpoints;
     endpoints.ports = {port_};
     for (const int host : hosts) {
-      endpoints.ready.push_back({"r" + std::to_string(host), net_.address(host)});
+      endpoints.ready.push_back({"u", "r" + std::to_string(host), net_.address(host)});
     }
     ASSERT_EQ(replace_file(options_.endpoints, to_json(endpoints), Durability::kVisible),
               std::nullopt);
@@ -338,7 +338,7 @@ TEST_F(ForwarderTest, ItsOwnDeathIsAResetForBothSides) {
 }
 
 TEST(EndpointsFile, RoundTripAndErrors) {
-  const Endpoints endpoints{{7000, 8080}, {{"a", "127.0.0.2"}, {"b", "127.0.0.3"}}};
+  const Endpoints endpoints{{7000, 8080}, {{"u1", "a", "127.0.0.2"}, {"u2", "b", "127.0.0.3"}}};
   std::string error;
   EXPECT_EQ(parse_endpoints(to_json(endpoints), error), endpoints);
   for (const char* bad : {"", "{}", "[]", R"({"ports":[0],"ready":[]})",

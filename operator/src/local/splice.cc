@@ -1,4 +1,4 @@
-#include "splice.h"
+#include "local/splice.h"
 
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-#include "test_sockets.h"
+#include "local/test_sockets.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "unique_fd.h"
+#include "local/unique_fd.h"
 
 namespace fairlead::op {
 

@@ -1,4 +1,4 @@
-#include "certificate.h"
+#include "pki/certificate.h"
 
 #include <arpa/inet.h>
 #include <openssl/bio.h>

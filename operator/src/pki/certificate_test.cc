@@ -1,4 +1,4 @@
-#include "certificate.h"
+#include "pki/certificate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
