@@ -16,9 +16,9 @@ std::string_view kind_name(Kind kind) {
   return "";
 }
 
-VisitId Tally::open(Kind kind) {
+VisitId Tally::open(Kind kind, Instant now) {
   const VisitId id = next_id_++;
-  live_.emplace(id, Live{kind, ""});
+  live_.emplace(id, Live{kind, "", now});
   ++opened_[kind];
   return id;
 }
@@ -44,10 +44,10 @@ void Tally::finish(VisitId id) {
   ++finished_[live.kind];
 }
 
-void Tally::lose(VisitId id, std::string cause) {
+void Tally::lose(VisitId id, std::string cause, Instant now) {
   Live live = take(id);
   ++lost_by_cause_[live.kind][cause];
-  lost_.push_back({id, live.kind, std::move(live.visitor), std::move(cause)});
+  lost_.push_back({id, live.kind, std::move(live.visitor), std::move(cause), live.opened, now});
 }
 
 Counts Tally::counts(Kind kind) const {

@@ -14,6 +14,7 @@ enum class Kind : std::uint8_t { kTcp, kDownload, kHttp };
 std::string_view kind_name(Kind kind);  // "tcp", "download", "http"
 
 using VisitId = std::uint64_t;
+using Instant = std::chrono::steady_clock::time_point;
 
 struct Counts {
   std::uint64_t opened = 0;
@@ -28,15 +29,17 @@ struct LostVisit {
   Kind kind = Kind::kTcp;
   std::string visitor;  // the visitor's own address, "" when it never connected
   std::string cause;
+  Instant opened;
+  Instant ended;
 };
 
 // Not thread-safe: belongs to the thread that runs the visits.
 class Tally {
  public:
-  VisitId open(Kind kind);
+  VisitId open(Kind kind, Instant now = std::chrono::steady_clock::now());
   void connected(VisitId id, std::string visitor);
   void finish(VisitId id);
-  void lose(VisitId id, std::string cause);
+  void lose(VisitId id, std::string cause, Instant now = std::chrono::steady_clock::now());
 
   Counts counts(Kind kind) const;
   const std::vector<LostVisit>& lost() const { return lost_; }
@@ -50,6 +53,7 @@ class Tally {
   struct Live {
     Kind kind = Kind::kTcp;
     std::string visitor;
+    Instant opened;
   };
 
   Live take(VisitId id);
