@@ -13,11 +13,11 @@ link::Slice encode_message(const google::protobuf::MessageLite& message) {
   return link::Slice::copy_of(frame);
 }
 
-void MessageReader::feed(link::Bytes bytes) {
+void ControlReader::feed(link::Bytes bytes) {
   if (!failed_) buffer_ += link::as_text(bytes);
 }
 
-std::optional<std::string> MessageReader::next() {
+std::optional<std::string> ControlReader::next() {
   if (failed_ || buffer_.size() - start_ < 4) return std::nullopt;
   std::uint32_t size = 0;
   for (int i = 0; i < 4; ++i) {

@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kMaxControlMessage = 4u << 20;
 link::Slice encode_message(const google::protobuf::MessageLite& message);
 
 // Cuts the bytes of a session back into messages; keeps at most one message that is not complete.
-class MessageReader {
+class ControlReader {
  public:
   void feed(link::Bytes bytes);
   // The bytes of the next whole message; nothing when more is needed or failed().

@@ -19,7 +19,7 @@ TEST(MessageStream, GivesBackEachMessageHoweverTheBytesAreSplit) {
     bytes += encode_message(refused(text)).text();
   }
   for (std::size_t split = 0; split <= bytes.size(); ++split) {
-    MessageReader reader;
+    ControlReader reader;
     std::vector<std::string> texts;
     for (const std::string& part : {bytes.substr(0, split), bytes.substr(split)}) {
       reader.feed(link::as_bytes(part));
@@ -34,7 +34,7 @@ TEST(MessageStream, GivesBackEachMessageHoweverTheBytesAreSplit) {
 }
 
 TEST(MessageStream, RefusesALengthOverTheLimitBeforeItsBytesCome) {
-  MessageReader reader;
+  ControlReader reader;
   reader.feed(link::as_bytes(std::string_view("\x00\x40\x00\x01", 4)));  // 4 MiB + 1
   EXPECT_EQ(reader.next(), std::nullopt);
   EXPECT_TRUE(reader.failed());

@@ -47,7 +47,13 @@ void StreamSocket::open(Callbacks callbacks) {
 
 void StreamSocket::resume() {
   if (closed_ || reading_ || read_ended_ || !opened_) return;
-  if (callbacks_.room() > 0) wait_readable();
+  if (callbacks_.room() == 0) return;
+  if (early_.empty()) return wait_readable();
+  reading_ = true;
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->reading_ = false;
+    if (!self->closed_ && !self->closing_) self->on_readable();
+  });
 }
 
 void StreamSocket::wait_readable() {
@@ -63,6 +69,12 @@ void StreamSocket::wait_readable() {
 void StreamSocket::on_readable() {
   const std::size_t room = std::min(callbacks_.room(), kMaxRead);
   if (room == 0) return;  // resume() goes on
+  if (!early_.empty()) {
+    const std::size_t n = std::min(room, early_.size());
+    callbacks_.data(early_.first(n));
+    early_ = n < early_.size() ? early_.from(n) : link::Slice();
+    return resume();
+  }
   auto& buffer = read_buffer();
   error_code error;
   const std::size_t n = socket_.read_some(asio::buffer(buffer.data(), room), error);

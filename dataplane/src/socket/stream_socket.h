@@ -35,6 +35,8 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
 
   explicit StreamSocket(Socket socket) : socket_(std::move(socket)) {}
 
+  // Bytes that were read from the connection already; they come before all others. Before open().
+  void unread(link::Slice bytes) { early_ = std::move(bytes); }
   // The connection stands: sets the options and begins to read.
   void open(Callbacks callbacks);
   // Room was 0 and is not any more.
@@ -42,6 +44,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   void write(link::Slice bytes);
   // Bytes written and not yet with the kernel.
   std::size_t queued() const { return queued_; }
+  bool read_ended() const { return read_ended_; }  // `fin` was called
   // FIN after everything queued. A second call does nothing.
   void finish();
   // After finish(): closes in the ordinary way once everything is with the kernel.
@@ -65,6 +68,7 @@ class StreamSocket : public std::enable_shared_from_this<StreamSocket> {
   Callbacks callbacks_;
   std::deque<link::Slice> queue_;
   std::size_t queued_ = 0;
+  link::Slice early_;
   bool opened_ = false;   // callbacks_ are set
   bool reading_ = false;  // a wait for readability is out
   bool writing_ = false;  // a wait for writability is out

@@ -20,8 +20,9 @@ void VisitSocket::path_event(const link::Event& event) {
   pump();
 }
 
-void VisitSocket::local_opened() {
-  if (end_.state() == VisitEnd::State::kEnded) return;
+void VisitSocket::local_opened(link::Slice early) {
+  if (end_.state() == VisitEnd::State::kEnded) return socket_->reset();
+  socket_->unread(std::move(early));
   const auto self = shared_from_this();
   socket_->open({
       .room = [self] { return static_cast<std::size_t>(self->end_.local_room()); },

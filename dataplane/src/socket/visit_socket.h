@@ -6,13 +6,13 @@
 #include <memory>
 
 #include "socket/stream_socket.h"
-#include "visit/visit_end.h"
+#include "socket/visit_driver.h"
 
 namespace fairlead::dataplane {
 
 // Joins a StreamSocket and a VisitEnd. Destroyed when both are over and the owner let go. All calls
 // and callbacks on the io_context's one thread.
-class VisitSocket : public std::enable_shared_from_this<VisitSocket> {
+class VisitSocket final : public VisitDriver, public std::enable_shared_from_this<VisitSocket> {
  public:
   struct Callbacks {
     // Visitor end: no agent got anything by the path that was tried; open another with
@@ -26,15 +26,15 @@ class VisitSocket : public std::enable_shared_from_this<VisitSocket> {
   VisitSocket(boost::asio::ip::tcp::socket socket, VisitRole role, VisitOpen visit,
               ReplayLease lease, Callbacks callbacks, link::Instant now);
 
-  void path_opened(SessionPort path, Outcome if_cut);
-  // Events of the session that path_opened() got.
-  void path_event(const link::Event& event);
-  // The local connection stands. At the agent this answers the OPEN.
-  void local_opened();
-  void abort(link::Code code, std::optional<Outcome> as = std::nullopt);
-
-  const VisitEnd& end() const { return end_; }
+  // The local connection stands. At the agent this answers the OPEN. `early`: bytes that were read
+  // from it already.
+  void local_opened(link::Slice early = {});
   boost::asio::ip::tcp::socket& raw() { return socket_->raw(); }
+
+  const VisitEnd& end() const override { return end_; }
+  void path_opened(SessionPort path, Outcome if_cut) override;
+  void path_event(const link::Event& event) override;
+  void abort(link::Code code, std::optional<Outcome> as = std::nullopt) override;
 
  private:
   void pump();
