@@ -20,6 +20,7 @@
 
 #include "api/relay_cluster.h"
 #include "api/status.h"
+#include "plan/actions.h"
 #include "plan/membership.h"
 #include "plan/replica.h"
 
@@ -54,37 +55,12 @@ class BackendResult {
   BackendError error_;
 };
 
-// The pinned configuration of a revision: immutable, kept until no replica needs it any more.
-struct RevisionRecord {
-  std::string revision;  // first 8 hex digits of SHA-256 of `intent`
-  std::string intent;    // render_intent() of the spec it came from
-  WallTime created_at{};
-};
-
 struct NewReplica {
   std::string name;  // <cluster>-<rev8>-<slot>-<attempt>
   std::string revision;
   int slot = 0;
   int attempt = 1;
   RelayClusterSpec spec;  // spec_at_revision(): what to render the relay's configuration from
-};
-
-struct DrainOrder {
-  std::uint64_t epoch = 0;
-  std::string reason;
-  std::chrono::milliseconds deadline{0};  // from now; 0 ends the drain
-  std::chrono::milliseconds endpoint_delay{0};
-  bool final = false;
-};
-
-// One line for people. `about` is the name of a replica, or "" for the cluster.
-struct Event {
-  enum class Type { kNormal, kWarning };
-  Type type = Type::kNormal;
-  std::string reason;  // CamelCase: "RolloutStarted", "DrainForced"
-  std::string about;
-  std::string text;
-  bool operator==(const Event&) const = default;
 };
 
 class Backend {
@@ -96,7 +72,10 @@ class Backend {
   // --- replicas: the records, and what their processes do ---
 
   // Every record, also of replicas that drain, ended or are being deleted, each with the last
-  // Admin.Status answer of its process. A record is gone from here only when its process is.
+  // Admin.Status answer of its process. A record is gone from here only when its process is. A
+  // backend that was just made asks the health endpoint of every running process before it returns
+  // for the first time: "not ready" takes a replica out of the endpoints, so it must be known, not
+  // merely not known yet.
   virtual BackendResult<std::vector<ObservedReplica>> list_replicas() = 0;
 
   // Writes a record (with a new random UID) and starts its process. kConflict when a record or a
