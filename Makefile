@@ -2,6 +2,9 @@
 PRESET ?= release
 JOBS ?= $(shell nproc)
 BUILD := build/$(PRESET)
+# Paths below this folder are hashed as relative ones, so that a second clone finds what the first built.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
 REPORTS := build/reports
 PROGRAMS := fairlead-relay fairlead fairlead-operator
 # TSan has no instrumented gRPC to look at, so it takes the parts that do without.
