@@ -6,9 +6,9 @@ BUILD := build/$(PRESET)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 REPORTS := build/reports
-PROGRAMS := fairlead-relay fairlead fairlead-operator
-# TSan has no instrumented gRPC to look at, so it takes the parts that do without.
-TSAN_TESTS := link_test link_sim_test link_asio_test visit_test mesh_test
+PROGRAMS := fairlead-relay fairlead fairlead-operator fairlead-forwarder
+# Debian's gRPC is not instrumented, so TSan takes the folders that do without it.
+TSAN_PARTS := link dataplane/src/visit dataplane/src/mesh
 
 .DEFAULT_GOAL := help
 .PHONY: help setup packages configure build demo test scenarios check sanitize asan tsan clean
@@ -51,10 +51,11 @@ asan:
 
 tsan:
 	@$(MAKE) --no-print-directory PRESET=tsan configure
-	@cmake --build build/tsan -j $(JOBS) --target $(TSAN_TESTS)
-	@set -e; for test in $(TSAN_TESTS); do \
+	@cmake --build build/tsan -j $(JOBS) --target $(TSAN_PARTS:%=%/all)
+	@set -e; for test in build/tsan/bin/*_test; do \
+	  echo "tsan: $$test"; \
 	  TSAN_OPTIONS="halt_on_error=1 suppressions=$(CURDIR)/tools/tsan.supp" \
-	    build/tsan/bin/$$test --gtest_brief=1; \
+	    $$test --gtest_brief=1; \
 	done
 
 clean: ## remove build/

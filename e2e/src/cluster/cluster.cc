@@ -117,10 +117,11 @@ void Cluster::write_images() {
 void Cluster::write_secrets() {
   const fs::path folder = options_.work / "secrets" / "agents";
   fs::create_directories(folder);
-  write_file(folder / "tokens.yaml",
-             "tokens:\n  - tenant: demo\n    sha256: " + sha256_hex(kToken) +
-                 "\n    names: [web]\n    tcp: [{name: echo, port: " + std::to_string(kEchoPort) +
-                 "}, {name: files, port: " + std::to_string(kFilePort) + "}]\n");
+  write_file(
+      folder / "tokens.yaml",
+      "tokens:\n  - tenant: demo\n    sha256: " + sha256_hex(kToken) +
+          "\n    names: [web, \"*\"]\n    tcp: [{name: echo, port: " + std::to_string(kEchoPort) +
+          "}, {name: files, port: " + std::to_string(kFilePort) + "}]\n");
   write_file(options_.work / "token", kToken);
 }
 
@@ -187,6 +188,10 @@ Process& Cluster::start_agent(const AgentOptions& agent) {
     argv.emplace_back("--keepalive");
     argv.push_back(agent.keepalive);
   }
+  if (!agent.server_name.empty()) {
+    argv.emplace_back("--server-name");
+    argv.push_back(agent.server_name);
+  }
   const fs::path log = logs() / ("agent-" + agent.name + ".log");
   const std::size_t before = read_file(log).size();
   agents_[agent.name] =
@@ -204,9 +209,9 @@ Process& Cluster::start_agent(const AgentOptions& agent) {
 
 void Cluster::start_demo_agents() {
   const auto port = [&](const char* service) { return std::to_string(upstream_port(service)); };
-  start_agent({"echo", "tcp", port("echo"), "", options_.homes, ""});
-  start_agent({"web", "http", port("http"), "", options_.homes, ""});
-  start_agent({"files", "tcp", port("file"), "", options_.homes, ""});
+  start_agent({"echo", "tcp", port("echo"), "", options_.homes, "", ""});
+  start_agent({"web", "http", port("http"), "", options_.homes, "", ""});
+  start_agent({"files", "tcp", port("file"), "", options_.homes, "", ""});
 }
 
 tcp::endpoint Cluster::forwarder(std::uint16_t port) const {

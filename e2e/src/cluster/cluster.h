@@ -49,7 +49,8 @@ struct AgentOptions {
   std::string upstream;   // "PORT" or "HOST:PORT"
   std::string keepalive;  // "" is the agent's default
   int homes = 2;
-  std::string relay;  // "" is the forwarder
+  std::string relay;        // HOST:PORT; "" is the forwarder
+  std::string server_name;  // expected in the certificate; "" is the relay's host
 };
 
 class Cluster {

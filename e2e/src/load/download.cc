@@ -17,7 +17,6 @@ Download::Download(const asio::any_io_executor& executor, Tally& tally, Options 
       pace_(executor) {}
 
 void Download::start() {
-  started_ = Clock::now();
   id_ = tally_.open(Kind::kDownload);
 
   e2e::start(socket_.get_executor(), run(shared_from_this()));
@@ -34,12 +33,7 @@ Task<> Download::run(std::shared_ptr<Download> /*keeps it alive*/) {
   watchdog_.feed();
   std::string lost =
       co_await connect_visit(socket_, options_.server, tally_, id_, options_.receive_buffer);
-  if (lost.empty()) {
-    error_code error;
-    const auto local = socket_.local_endpoint(error);
-    visitor_ = to_text(local);
-    lost = co_await transfer();
-  }
+  if (lost.empty()) lost = co_await transfer();
   if (watchdog_.fired()) lost = "stalled";
   end(lost);
 }
@@ -48,8 +42,7 @@ void Download::end(const std::string& cause) {
   watchdog_.stop();
   error_code ignored;
   socket_.close(ignored);
-  ended_ = true;
-  took_ = Clock::now() - started_;
+  ended_at_ = Clock::now();
   if (cause.empty()) {
     tally_.finish(id_);
   } else {

@@ -1,5 +1,6 @@
 #include "load.h"
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
@@ -92,6 +93,14 @@ Load::Snapshot Load::snapshot() {
 
 std::vector<LostVisit> Load::lost() {
   return on_thread([&] { return tally_.lost(); });
+}
+
+Clock::time_point Load::last_download_end() {
+  return on_thread([&] {
+    Clock::time_point last{};
+    for (const auto& download : downloads_) last = std::max(last, download->ended_at());
+    return last;
+  });
 }
 
 std::vector<std::string> Load::live_visitors(Kind kind) {

@@ -40,6 +40,8 @@ class Load {
 
   Snapshot snapshot();
   std::vector<LostVisit> lost();
+  // When the last of the downloads that have ended did.
+  Clock::time_point last_download_end();
   std::vector<std::string> live_visitors(Kind kind);
 
  private:

@@ -76,9 +76,7 @@ class Download : public std::enable_shared_from_this<Download> {
   void set_rate(std::uint64_t bytes_per_second);
 
   std::uint64_t received() const { return received_; }
-  bool ended() const { return ended_; }
-  Clock::duration took() const { return took_; }  // from the start of connecting; once ended
-  std::string visitor() const { return visitor_; }
+  Clock::time_point ended_at() const { return ended_at_; }  // the epoch while it is live
 
  private:
   Task<> run(std::shared_ptr<Download> self);
@@ -92,13 +90,10 @@ class Download : public std::enable_shared_from_this<Download> {
   Watchdog watchdog_;
   asio::steady_timer pace_;
   VisitId id_ = 0;
-  std::string visitor_;
   std::uint64_t received_ = 0;
   std::uint64_t pace_from_bytes_ = 0;
   Clock::time_point pace_from_;
-  Clock::time_point started_;
-  Clock::duration took_{};
-  bool ended_ = false;
+  Clock::time_point ended_at_;
 };
 
 // Connects and tells the tally the visitor's address. The cause of failure, "" on success.
