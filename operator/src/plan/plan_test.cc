@@ -570,8 +570,11 @@ TEST(Plan, EventsTellTransitionsOnce) {
   EXPECT_THAT(scene.event_reasons(), IsEmpty());
   Scene fixed("A0 active; A1 active; A2 active; B0 failing=ImagePullFailed", "A");
   fixed.observed.previous_status = scene.observed.previous_status;
-  EXPECT_THAT(fixed.event_reasons(), ElementsAre("ReplicaDeleted", "RolloutStarted",
-                                                 "RolloutResumed", "RolloutCompleted"));
+  EXPECT_THAT(fixed.event_reasons(),
+              ElementsAre("ReplicaDeleted", "RolloutStarted", "RolloutResumed"));
+  fixed.observed.previous_status = fixed.plan().status;
+  fixed.observed.replicas.pop_back();
+  EXPECT_THAT(fixed.event_reasons(), ElementsAre("RolloutCompleted"));
 }
 
 TEST(Plan, AForcedDrainTellsWhatWasLost) {
