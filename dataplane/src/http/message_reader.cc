@@ -286,6 +286,13 @@ class MessageReader<kRequest>::Impl {
         continue;
       }
       if (last[0] == ' ' || last[0] == '\t') return fail(Kind::kMalformed, "folded header line");
+      // A start line is judged when it is there: garbage is not waited for.
+      if (line_begin_ == 0) {
+        ErrorCode error;
+        parser_->put(boost::asio::buffer(lines_), error);
+        if (error != beast::http::error::need_more) return fail(Kind::kMalformed, describe(error));
+        start_line_ = lines_.size();
+      }
       line_begin_ = lines_.size();
     }
     return std::nullopt;
@@ -295,11 +302,13 @@ class MessageReader<kRequest>::Impl {
     ErrorCode error;
     too_many_fields_ = false;
     wrong_ = {};
-    const std::size_t used = parser_->put(boost::asio::buffer(lines_), error);
+    const std::string_view fields = std::string_view(lines_).substr(start_line_);
+    const std::size_t used =
+        parser_->put(boost::asio::const_buffer(fields.data(), fields.size()), error);
     if (too_many_fields_) return fail(Kind::kTooLarge, "more than 100 header fields");
     if (!wrong_.empty()) return fail(Kind::kMalformed, wrong_);
     if (error) return fail(Kind::kMalformed, describe(error));
-    assert(used == lines_.size() && parser_->is_header_done());
+    assert(used == fields.size() && parser_->is_header_done());
     static_cast<void>(used);
     // An idle connection must not hold the memory of its largest head.
     lines_ = {};
@@ -405,8 +414,9 @@ class MessageReader<kRequest>::Impl {
     if (code == error::bad_status || code == error::bad_reason) return "malformed status line";
     if (code == error::bad_field) return "malformed header name";
     if (code == error::bad_value) return "malformed header value";
-    if (code == error::bad_content_length) return "malformed Content-Length";
-    if (code == error::bad_transfer_encoding) return "malformed Transfer-Encoding";
+    if (code == error::bad_content_length)
+      return "malformed Content-Length, or not the only framing";
+    if (code == error::bad_transfer_encoding) return "Transfer-Encoding is not the only framing";
     if (code == error::bad_chunk) return "malformed chunk";
     if (code == error::bad_chunk_extension) return "malformed chunk extension";
     return "malformed message";
@@ -419,7 +429,8 @@ class MessageReader<kRequest>::Impl {
   Fields fields_;      // of the head or the trailers that are being parsed
   std::string lines_;  // a head, a chunk line or trailers, as far as they have come
   std::size_t line_begin_ = 0;
-  std::string_view body_;  // what the parser's last step passed on
+  std::size_t start_line_ = 0;  // its size, once it was read
+  std::string_view body_;       // what the parser's last step passed on
   std::uint64_t chunk_left_ = 0;
   int informational_ = 0;
   std::string_view wrong_;  // why finish_head() refused

@@ -200,7 +200,7 @@ std::vector<Refusal> refusals() {
   const auto bad = Kind::kMalformed;
   return {
       // Which length holds? (pingora#945 and the like)
-      {with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), bad, "both Content-Length"},
+      {with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), bad, "not the only framing"},
       {with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), bad,
        "malformed Content-Length"},
       {with("Transfer-Encoding: identity\r\nContent-Length: 5\r\n"), bad, "both Content-Length"},
@@ -227,11 +227,11 @@ std::vector<Refusal> refusals() {
       {with("Transfer-Encoding:\r\n"), bad, "other than chunked"},
       {with("Transfer-Encoding: \vchunked\r\n"), bad, "control byte"},
       {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), bad,
-       "malformed Transfer-Encoding"},
+       "not the only framing"},
       {with("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"), bad,
        "more than one Transfer-Encoding"},
       {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"), bad,
-       "malformed Transfer-Encoding"},
+       "not the only framing"},
       {with("Transfer-Encoding : chunked\r\n"), bad, "malformed header name"},
       {with("Transfer-Encoding\t: chunked\r\n"), bad, "malformed header name"},
       {with("X: 1\r\n Transfer-Encoding: chunked\r\n"), bad, "folded"},
@@ -307,7 +307,7 @@ std::vector<Refusal> refusals() {
       {chunks("0\r\nX : 1\r\n\r\n"), bad, "malformed header name"},
       {chunks("0\r\nX: 1\r\n y\r\n\r\n"), bad, "folded"},
       {chunks("0\r\nContent-Length: 1\r\n\r\n"), bad, "malformed Content-Length"},
-      {chunks("0\r\nTransfer-Encoding: chunked\r\n\r\n"), bad, "malformed Transfer-Encoding"},
+      {chunks("0\r\nTransfer-Encoding: chunked\r\n\r\n"), bad, "not the only framing"},
       {chunks("0\r\nnonsense\r\n\r\n"), bad, "malformed header name"},
       // Not HTTP at all: told at the first byte that shows it.
       {"\x16\x03\x01\x02\x00\x01"s, bad, "control byte"},
@@ -371,6 +371,13 @@ TEST(RequestReader, LimitsAreExact) {
   std::string trailers = chunked + "0\r\n";
   for (std::size_t i = 0; i <= kMaxFields; ++i) trailers += "X: 1\r\n";
   EXPECT_EQ(error_kind(trailers + "\r\n"), Kind::kTooLarge);
+}
+
+TEST(RequestReader, AMalformedStartLineIsNotWaitedFor) {
+  for (const std::string bytes : {"nonsense\r\n", "GET /\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
+                                  "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1 x\r\n"}) {
+    EXPECT_EQ(error_kind(bytes), Kind::kMalformed) << bytes;
+  }
 }
 
 TEST(RequestReader, FiveLargeCookiesPass) {
@@ -486,7 +493,8 @@ TEST(ResponseReader, RefusesWhatIsAmbiguous) {
   std::string many;
   for (int i = 0; i <= kMaxInformational; ++i) many += "HTTP/1.1 100 Continue\r\n\r\n";
   for (const Bad& c : {
-           Bad{ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "both"},
+           Bad{ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+               "not the only framing"},
            Bad{ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\n", "more than one"},
            Bad{ok + "Content-Length: 5,5\r\n\r\n", "malformed Content-Length"},
            Bad{ok + "Transfer-Encoding: gzip\r\n\r\n", "other than chunked"},
