@@ -103,6 +103,7 @@ const Session* Connection::Impl::find(SessionId id) const {
 void Connection::Impl::end(Life life, Cut cut) {
   if (!alive()) {
     if (life == Life::kDone) life_ = Life::kDone;
+    reap();
     return;
   }
   life_ = life;
