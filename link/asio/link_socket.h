@@ -20,7 +20,6 @@
 // was stopped and continued does not declare a live peer dead.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <cstdint>
