@@ -203,7 +203,7 @@ void ExchangeAgent::flush_visit() {
 
 std::optional<AgentAction> ExchangeAgent::poll() {
   if (actions_.empty()) return std::nullopt;
-  AgentAction action = std::move(actions_.front());
+  std::optional<AgentAction> action(std::move(actions_.front()));
   actions_.pop_front();
   return action;
 }
