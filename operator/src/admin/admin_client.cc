@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "fairlead/admin.grpc.pb.h"
@@ -55,7 +57,8 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address, const st
   // A connection of our own: shared ones would carry another replica's verifier.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // Not a pause: how long an attempt to connect may take at least, handshake included.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, tls::TlsCredentials(options), arguments);
@@ -161,10 +164,6 @@ proto::Membership to_proto(const std::string& cluster_uid, const Membership& mem
   return message;
 }
 
-void set_deadline(grpc::ClientContext& context, milliseconds deadline) {
-  context.set_deadline(std::chrono::system_clock::now() + deadline);
-}
-
 }  // namespace
 
 class AdminClient::Impl {
@@ -173,6 +172,35 @@ class AdminClient::Impl {
       : stub(proto::Admin::NewStub(make_channel(address, uri, identity))) {}
 
   std::unique_ptr<proto::Admin::Stub> stub;
+  std::mutex mutex;
+  bool stopped = false;
+  std::set<grpc::ClientContext*> calls;  // under way
+};
+
+// The context of one call, for as long as it is under way.
+class AdminClient::Call {
+ public:
+  // The call waits for its connection. One that failed at once while none stands would leave nobody
+  // to drive the connecting: gRPC does that on the threads of waiting calls.
+  Call(Impl& impl, milliseconds deadline) : impl_(impl) {
+    context_.set_wait_for_ready(true);
+    context_.set_deadline(std::chrono::system_clock::now() + deadline);
+    const std::lock_guard lock(impl_.mutex);
+    impl_.calls.insert(&context_);
+    if (impl_.stopped) context_.TryCancel();
+  }
+  ~Call() {
+    const std::lock_guard lock(impl_.mutex);
+    impl_.calls.erase(&context_);
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  grpc::ClientContext* context() { return &context_; }
+
+ private:
+  Impl& impl_;
+  grpc::ClientContext context_;
 };
 
 AdminClient::AdminClient(const std::string& address, const std::string& uri,
@@ -181,14 +209,19 @@ AdminClient::AdminClient(const std::string& address, const std::string& uri,
 
 AdminClient::~AdminClient() = default;
 
+void AdminClient::stop() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->stopped = true;
+  for (grpc::ClientContext* const context : impl_->calls) context->TryCancel();
+}
+
 AdminResult<StatusAnswer> AdminClient::status(std::uint64_t epoch, milliseconds deadline) {
-  grpc::ClientContext context;
-  set_deadline(context, deadline);
+  Call call(*impl_, deadline);
   proto::StatusRequest request;
   request.set_epoch(epoch);
   proto::StatusReply reply;
   AdminResult<StatusAnswer> result;
-  set_outcome(impl_->stub->Status(&context, request, &reply), result);
+  set_outcome(impl_->stub->Status(call.context(), request, &reply), result);
   if (result.ok()) result.value = to_answer(reply);
   return result;
 }
@@ -196,18 +229,16 @@ AdminResult<StatusAnswer> AdminClient::status(std::uint64_t epoch, milliseconds 
 AdminResult<std::monostate> AdminClient::set_membership(const std::string& cluster_uid,
                                                         const Membership& membership,
                                                         milliseconds deadline) {
-  grpc::ClientContext context;
-  set_deadline(context, deadline);
+  Call call(*impl_, deadline);
   proto::MembershipReply reply;
   AdminResult<std::monostate> result;
-  set_outcome(impl_->stub->SetMembership(&context, to_proto(cluster_uid, membership), &reply),
+  set_outcome(impl_->stub->SetMembership(call.context(), to_proto(cluster_uid, membership), &reply),
               result);
   return result;
 }
 
 AdminResult<DrainSample> AdminClient::drain(const DrainOrder& order, milliseconds deadline) {
-  grpc::ClientContext context;
-  set_deadline(context, deadline);
+  Call call(*impl_, deadline);
   proto::DrainRequest request;
   request.set_epoch(order.epoch);
   request.set_reason(order.reason);
@@ -216,13 +247,13 @@ AdminResult<DrainSample> AdminClient::drain(const DrainOrder& order, millisecond
   request.set_endpoint_delay_ms(
       static_cast<std::uint64_t>(std::max<std::int64_t>(0, order.endpoint_delay.count())));
   request.set_final(order.final);
-  const auto stream = impl_->stub->Drain(&context, request);
+  const auto stream = impl_->stub->Drain(call.context(), request);
   AdminResult<DrainSample> result;
   proto::DrainStatus first;
   if (stream->Read(&first)) {
     result.code = AdminCode::kOk;
     result.value = to_sample(first);
-    context.TryCancel();
+    call.context()->TryCancel();
     stream->Finish();
     return result;
   }

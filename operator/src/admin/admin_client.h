@@ -2,7 +2,8 @@
 //
 // The client dials an IP address and accepts exactly the replica whose leaf names the expected URI,
 // under the cluster's CA; no host name is involved. Every call blocks its thread for at most its
-// deadline, so each replica is polled from a thread of its own. Any thread may call; gRPC does not
+// deadline, and for all of it when the replica cannot be reached, so each replica is polled from a
+// thread of its own. Any thread may call; gRPC does not
 // show in this header.
 //
 // An answer is either the replica's own or an error, never a guess: in particular nothing here
@@ -71,8 +72,12 @@ class AdminClient {
   AdminResult<DrainSample> drain(const DrainOrder& order,
                                  std::chrono::milliseconds deadline = kAdminDeadline);
 
+  // Ends the calls that are under way and every later one at once, as kUnavailable.
+  void stop();
+
  private:
   class Impl;
+  class Call;
   std::unique_ptr<Impl> impl_;
 };
 

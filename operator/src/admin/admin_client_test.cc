@@ -89,7 +89,7 @@ TEST_F(AdminClientTest, AReplicaWithAnotherIdentityIsNotTalkedTo) {
   config_.certificate = other.certificate;
   config_.key = other.key;
   FakeRelay relay(config_);
-  const auto status = client()->status(0);
+  const auto status = client()->status(0, 500ms);
   EXPECT_EQ(status.code, AdminCode::kUnavailable);
   EXPECT_FALSE(status.text.empty());
 }
@@ -100,7 +100,7 @@ TEST_F(AdminClientTest, AReplicaOfAnotherAuthorityIsNotTalkedTo) {
   config_.certificate = leaf.certificate;
   config_.key = leaf.key;
   FakeRelay relay(config_);
-  EXPECT_EQ(client()->status(0).code, AdminCode::kUnavailable);
+  EXPECT_EQ(client()->status(0, 500ms).code, AdminCode::kUnavailable);
 }
 
 TEST_F(AdminClientTest, AnotherRoleThanTheOperatorsIsRefusedAsAFault) {
@@ -115,7 +115,7 @@ TEST_F(AdminClientTest, AnotherRoleThanTheOperatorsIsRefusedAsAFault) {
 TEST_F(AdminClientTest, NobodyThereIsUnavailableAndIsFoundOnceItComes) {
   const auto dialled = client();
   const auto before = Clock::now();
-  EXPECT_EQ(dialled->status(0).code, AdminCode::kUnavailable);
+  EXPECT_EQ(dialled->status(0, 300ms).code, AdminCode::kUnavailable);
   EXPECT_LT(Clock::now() - before, 1500ms);
   FakeRelay relay(config_);
   EXPECT_TRUE(eventually(5s, [&] { return dialled->status(0).ok(); }));

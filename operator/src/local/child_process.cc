@@ -192,7 +192,10 @@ std::string log_tail(const std::filesystem::path& log, int lines, std::size_t by
   for (int line = 0; line < lines && at != std::string::npos; ++line) {
     at = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
   }
-  return at == std::string::npos ? text : text.substr(at + 1);
+  if (at != std::string::npos) text.erase(0, at + 1);
+  // What was cut off may begin with the end of a line.
+  text.erase(0, text.find_first_not_of('\n'));
+  return text;
 }
 
 }  // namespace fairlead::op

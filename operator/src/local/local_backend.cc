@@ -146,12 +146,12 @@ BackendResult<bool> LocalBackend::advance(ReplicaRecord& record) {
   if (!record.deletion_requested) return true;
   if (runs) {
     Live& live = live_[record.name];
-    if (now() - *record.deletion_requested >= kTerminationGrace) {
+    if (now() - *record.deletion_requested >= options_.termination_grace) {
       send_signal(*record.process, SIGKILL);
       if (!std::exchange(live.kill_reported, true)) {
         emit({Event::Type::kWarning, "Killed", record.name,
-              "it did not end within " + std::to_string(kTerminationGrace.count()) +
-                  " s of SIGTERM; its connections were reset"});
+              "it did not end within " + std::to_string(options_.termination_grace.count()) +
+                  " ms of SIGTERM; its connections were reset"});
       }
     }
     return true;
@@ -462,34 +462,32 @@ BackendStatus LocalBackend::remove(const std::string& name, const std::string& u
 
 // --- Admin ---
 
-BackendResult<ReplicaPoller*> LocalBackend::reach(const std::string& uid) {
+template <class Call>
+BackendStatus LocalBackend::order(const std::string& uid, Call call) {
   const auto record = std::find_if(records_.begin(), records_.end(),
                                    [&](const auto& entry) { return entry.second.uid == uid; });
   if (record == records_.end()) {
     return BackendError{Kind::kNotFound, "there is no replica with UID " + uid};
   }
   const auto live = live_.find(record->first);
-  if (live == live_.end() || live->second.poller == nullptr) {
-    return BackendError{Kind::kUnreachable, record->first + " has no process"};
+  ReplicaPoller* const poller = live == live_.end() ? nullptr : live->second.poller.get();
+  AdminClient* const admin = poller == nullptr ? nullptr : poller->admin();
+  if (admin == nullptr) {
+    return BackendError{Kind::kUnreachable, record->first + " does not answer"};
   }
-  return live->second.poller.get();
+  const auto answer = call(*admin);
+  poller->hurry();
+  return as_status(answer.code, record->first, answer.text);
 }
 
 BackendStatus LocalBackend::set_membership(const std::string& uid, const std::string& cluster_uid,
                                            const Membership& membership) {
-  const auto poller = reach(uid);
-  if (!poller.ok()) return poller.error();
-  const auto answer = poller.value()->admin().set_membership(cluster_uid, membership);
-  poller.value()->hurry();
-  return as_status(answer.code, uid, answer.text);
+  return order(uid,
+               [&](AdminClient& admin) { return admin.set_membership(cluster_uid, membership); });
 }
 
-BackendStatus LocalBackend::drain(const std::string& uid, const DrainOrder& order) {
-  const auto poller = reach(uid);
-  if (!poller.ok()) return poller.error();
-  const auto answer = poller.value()->admin().drain(order);
-  poller.value()->hurry();
-  return as_status(answer.code, uid, answer.text);
+BackendStatus LocalBackend::drain(const std::string& uid, const DrainOrder& wanted) {
+  return order(uid, [&](AdminClient& admin) { return admin.drain(wanted); });
 }
 
 // --- the rest ---

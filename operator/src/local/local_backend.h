@@ -30,9 +30,6 @@
 
 namespace fairlead::op {
 
-// A process that was asked to end and has not after this long is killed.
-inline constexpr std::chrono::seconds kTerminationGrace{30};
-
 struct LocalOptions {
   std::filesystem::path state;        // exists; held by this process (ClusterState)
   std::filesystem::path status_file;  // written by write_status()
@@ -46,6 +43,8 @@ struct LocalOptions {
   std::string subnet;  // CIDR
   Credential ca;
   RelayPorts ports;
+  // A process that was asked to end and has not after this long is killed.
+  std::chrono::milliseconds termination_grace{30'000};
   std::uint64_t seed = 0;         // of the choice of addresses and of renewal
   std::function<void()> on_news;  // from any thread: a pass has something to look at
   std::function<void(const Event&)> on_event;
@@ -116,7 +115,9 @@ class LocalBackend final : public Backend {
 
   BackendStatus save(ReplicaRecord& stored, const ReplicaRecord& changed);
   BackendResult<ReplicaRecord*> find(const std::string& name, const std::string& uid);
-  BackendResult<ReplicaPoller*> reach(const std::string& uid);
+  // Gives an order to the replica's Admin service: `call` takes the client and returns its result.
+  template <class Call>
+  BackendStatus order(const std::string& uid, Call call);
   BackendStatus write_endpoints(const Endpoints& endpoints);
 
   const LocalOptions options_;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 namespace fairlead::op {
@@ -78,6 +79,7 @@ ReplicaPoller::~ReplicaPoller() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
+  admin_.stop();
   wake_.notify_all();
   thread_.join();
 }
@@ -90,6 +92,11 @@ ReplicaView ReplicaPoller::view() const {
         std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - sampled_at_);
   }
   return copy;
+}
+
+AdminClient* ReplicaPoller::admin() {
+  const std::lock_guard lock(mutex_);
+  return answers_ ? &admin_ : nullptr;
 }
 
 void ReplicaPoller::hurry() {
@@ -111,8 +118,10 @@ void ReplicaPoller::run() {
     const bool was_alive = std::exchange(alive, is_alive(target_.process));
     bool news = was_alive != alive;
     if (alive) {
-      news = probe() || news;
-      news = ask() || news;
+      const Probe health = probe();
+      news = news || health.news;
+      // Before its health endpoint is up there is no Admin endpoint either.
+      if (health.answered || view().sample) news = ask() || news;
     } else {
       const std::lock_guard lock(mutex_);
       news = std::exchange(view_.ready, false) || news;
@@ -122,23 +131,24 @@ void ReplicaPoller::run() {
   }
 }
 
-// Readiness comes with one good answer and goes with two bad ones in a row. True when it changed.
-bool ReplicaPoller::probe() {
+// Readiness comes with one good answer and goes with two bad ones in a row.
+ReplicaPoller::Probe ReplicaPoller::probe() {
   const auto status = http_get_status(target_.address, target_.health_port, "/readyz", kProbeLimit);
   const std::lock_guard lock(mutex_);
   failed_probes_ = status == 200 ? 0 : failed_probes_ + 1;
   const bool ready = status == 200 || (view_.ready && failed_probes_ < kFailedProbesForUnready);
-  if (ready == view_.ready) return false;
+  if (ready == view_.ready) return {status.has_value(), false};
   view_.ready = ready;
   view_.ready_since = Clock::now();
-  return true;
+  return {status.has_value(), true};
 }
 
 // True when the answer differs from the last one in what passes decide by.
 bool ReplicaPoller::ask() {
   AdminResult<StatusAnswer> answer = admin_.status(0);
-  if (!answer.ok() || answer.value.uid != target_.uid) return false;
   const std::lock_guard lock(mutex_);
+  answers_ = answer.ok() && answer.value.uid == target_.uid;
+  if (!answers_) return false;
   const AdminSample& fresh = answer.value.sample;
   const bool first = !view_.sample;
   const auto summary = [](const AdminSample& s) {

@@ -3,7 +3,6 @@
 // poller.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -45,19 +44,26 @@ class ReplicaPoller {
   // `on_news` is called from the poller's thread whenever something happened that a pass should
   // look at: readiness or process came or went, a drain made progress, visits of a drain ended.
   ReplicaPoller(Target target, const AdminIdentity& identity, std::function<void()> on_news);
-  ~ReplicaPoller();  // waits for a call that is under way: at most kAdminDeadline
+  ~ReplicaPoller();  // waits for a probe that is under way: at most 2 s
   ReplicaPoller(const ReplicaPoller&) = delete;
   ReplicaPoller& operator=(const ReplicaPoller&) = delete;
 
   ReplicaView view() const;
-  // For orders to the replica, from the thread of the passes.
-  AdminClient& admin() { return admin_; }
+  // For orders to the replica, from the thread of the passes; nullptr while it does not answer: an
+  // order would wait for its deadline in vain.
+  AdminClient* admin();
   // Asks now instead of at the next turn.
   void hurry();
 
  private:
+  // What one probe said: the health endpoint answered at all, and whether readiness changed.
+  struct Probe {
+    bool answered = false;
+    bool news = false;
+  };
+
   void run();
-  bool probe();
+  Probe probe();
   bool ask();
   void pause();
 
@@ -69,6 +75,7 @@ class ReplicaPoller {
   bool stop_ = false;
   bool hurry_ = false;
   bool draining_ = false;
+  bool answers_ = false;  // the last question was answered
   int failed_probes_ = 0;
   ReplicaView view_;
   std::chrono::steady_clock::time_point sampled_at_{};
