@@ -119,6 +119,12 @@ std::optional<std::string> reap(pid_t pid) {
   return "killed by signal " + std::to_string(WTERMSIG(status));
 }
 
+bool is_own_child(pid_t pid) {
+  siginfo_t info{};
+  return pid > 0 &&
+         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 std::optional<LockFile> LockFile::take(const std::filesystem::path& path, std::string& error) {
   error.clear();
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));

@@ -40,6 +40,9 @@ bool send_signal(const ProcessId& process, int signal);
 // How a child of ours ended: "exit code 2", "killed by signal 9"; nullopt while it runs, or when it
 // is no child of this process (it was started by an earlier one). Reaps it.
 std::optional<std::string> reap(pid_t pid);
+// Whether it is a child of this process that was not reaped. One whose reap() gave nothing has not
+// ended, whatever /proc says: the first thread of a process may be a zombie while others still end.
+bool is_own_child(pid_t pid);
 
 // An exclusive flock on a file, taken without waiting.
 class LockFile {

@@ -211,7 +211,7 @@ BackendStatus LocalBackend::start_process(ReplicaRecord& record, const LockFile&
 
 BackendStatus LocalBackend::note_end(ReplicaRecord& record) {
   const std::optional<std::string> how = reap(record.process->pid);
-  if (!how && is_alive(*record.process)) return std::nullopt;
+  if (!how && (is_own_child(record.process->pid) || is_alive(*record.process))) return std::nullopt;
   ReplicaRecord changed = record;
   changed.ended_at = now();
   // Only the one who started a process is told how it ended.
