@@ -23,7 +23,7 @@ packages:
 	@tools/setup build
 
 configure: packages
-	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) --log-level=WARNING
+	@test -f $(BUILD)/build.ninja || cmake --preset $(PRESET) >/dev/null
 
 build: configure ## build everything into build/release/bin
 	@cmake --build $(BUILD) -j $(JOBS)

@@ -53,7 +53,7 @@ void start(const asio::any_io_executor& executor, Task<> task);
 // The listening socket, bound and with SO_REUSEADDR; throws boost::system::system_error.
 tcp::acceptor listen_on(const asio::any_io_executor& executor, const tcp::endpoint& endpoint);
 
-// Makes close() send RST instead of FIN from now on.
+// Makes close() send RST instead of FIN; a destructor alone still sends FIN, by Asio's doing.
 void reset_on_close(tcp::socket& socket);
 
 // One blocking GET by HTTP/1.1 with a deadline, for readers of metrics and status pages.

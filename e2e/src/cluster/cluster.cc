@@ -247,6 +247,9 @@ std::vector<Replica> Cluster::replicas() const {
       replica.pid = process.value("pid", 0);
     }
     replica.draining = !record.value("drain", json()).is_null();
+    // A second name for the log, so that it outlives the replica's folder.
+    std::error_code there_already;
+    fs::create_hard_link(entry.path() / "relay.log", replica_log(replica.name), there_already);
     found.push_back(std::move(replica));
   }
   std::sort(found.begin(), found.end(),
@@ -279,7 +282,7 @@ std::size_t Cluster::active(const std::string& image) const {
 }
 
 std::string Cluster::status_text() const {
-  return read_file(options_.work / "relaycluster.status.yaml");
+  return read_file(options_.work / "relaycluster.yaml.status.yaml");
 }
 
 std::string Cluster::operator_log() const {
@@ -287,7 +290,7 @@ std::string Cluster::operator_log() const {
 }
 
 fs::path Cluster::replica_log(const std::string& name) const {
-  return options_.work / "state" / "replicas" / name / "log";
+  return logs() / (name + ".log");
 }
 
 void Cluster::wait(const std::string& what, milliseconds limit,
@@ -316,6 +319,21 @@ void Cluster::stop() {
   if (operator_) operator_->stop(milliseconds(3000));
   if (upstream_) upstream_->stop(milliseconds(1000));
   kill_descendants();
+}
+
+void keep_logs(const fs::path& work, const fs::path& to) {
+  std::error_code ignored;
+  fs::remove_all(to, ignored);
+  fs::create_directories(to, ignored);
+  for (fs::recursive_directory_iterator it(work, ignored), end; it != end; it.increment(ignored)) {
+    const fs::path name = it->path().filename();
+    const bool text =
+        name.extension() == ".log" || name.extension() == ".yaml" || name.extension() == ".json";
+    if (!it->is_regular_file(ignored) || !text || name == "tokens.yaml") continue;
+    const fs::path target = to / fs::relative(it->path(), work, ignored);
+    fs::create_directories(target.parent_path(), ignored);
+    fs::copy_file(it->path(), target, ignored);
+  }
 }
 
 }  // namespace fairlead::e2e

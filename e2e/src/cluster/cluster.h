@@ -130,6 +130,9 @@ class Cluster {
   bool operator_expected_ = false;
 };
 
+// Copies the logs, records and RelayClusters of a work folder, no keys and no tokens.
+void keep_logs(const std::filesystem::path& work, const std::filesystem::path& to);
+
 // Counters of visits by service, summed over replicas: the newest sample of each replica counts,
 // also of those that are gone.
 class CrossShare {

@@ -20,28 +20,6 @@ struct Arguments {
   int homes = 2;
 };
 
-void keep_logs(const fs::path& work, const fs::path& to) {
-  std::error_code ignored;
-  fs::remove_all(to, ignored);
-  fs::create_directories(to, ignored);
-  fs::copy(work / "logs", to, fs::copy_options::recursive, ignored);
-  for (const auto& entry : fs::directory_iterator(work / "state" / "replicas", ignored)) {
-    const fs::path folder = to / entry.path().filename();
-    for (const auto& file : fs::directory_iterator(entry.path(), ignored)) {
-      const auto name = file.path().filename();
-      if (file.is_regular_file() && name.extension() != ".key") {
-        fs::create_directories(folder, ignored);
-        fs::copy_file(file.path(), folder / name, ignored);
-      }
-    }
-  }
-  for (const auto& entry : fs::directory_iterator(work, ignored)) {
-    if (entry.path().extension() == ".yaml") {
-      fs::copy_file(entry.path(), to / entry.path().filename(), ignored);
-    }
-  }
-}
-
 bool run(const Arguments& arguments, const fs::path& work) {
   Screen screen;
   DemoResult result;

@@ -114,7 +114,9 @@ void Stage::look() {
                ", draining " + std::to_string(draining));
 }
 
-std::map<std::string, double> Stage::drain_seconds() const {
+std::map<std::string, double> Stage::drain_seconds() {
+  looked_ = {};
+  look();  // the last one may have ended since
   return drain_took_;
 }
 

@@ -126,6 +126,7 @@ void run_case(Scene& scene, const Case& one) {
   scene.hold(*cluster, nullptr, milliseconds(2000));
 
   const WireTap::End living = one.stop_dialer ? WireTap::End::kListener : WireTap::End::kDialer;
+  for (const Run& run : runs) run.tap->pin();
   signal_case(*cluster, replica, runs, one, SIGSTOP);
   std::string late;
   try {

@@ -81,12 +81,21 @@ std::string new_causes(const Cluster& cluster, const std::map<std::string, std::
   return found;
 }
 
+// A cut is RST, or, to an HTTP visitor that had no answer yet, an answer that says so.
+void judge_visitor(Scene& scene, const std::string& victim, const Stream& stream) {
+  const ProbeEnd seen = stream.probe->ended() ? stream.probe->end() : ProbeEnd{};
+  const bool answerable = stream.name == "chunked upload";
+  const bool told = answerable && (seen.head == "HTTP/1.1 502" || seen.head == "HTTP/1.1 503");
+  std::string measured = seen.how.empty() ? "still open" : seen.how;
+  if (seen.last_chunk) measured += " after a final chunk";
+  if (answerable && !seen.head.empty()) measured = seen.head + ", then " + measured;
+  scene.row(victim + " killed, " + stream.name + ": visitor",
+            answerable ? "RST or 502/503" : "RST, no final chunk", measured,
+            (seen.how == "reset" || told) && !seen.last_chunk);
+}
+
 void judge(Scene& scene, Cluster& cluster, const std::string& victim, const Stream& stream) {
-  const ProbeEnd seen = stream.probe->end();
-  scene.row(victim + " killed, " + stream.name + ": visitor", "RST, no final chunk",
-            !stream.probe->ended() ? "still open"
-                                   : seen.how + (seen.last_chunk ? " after a final chunk" : ""),
-            stream.probe->ended() && seen.how == "reset" && !seen.last_chunk);
+  judge_visitor(scene, victim, stream);
   const json view = upstream_view(cluster, stream.marker);
   const bool upload = stream.name.ends_with("upload");
   const std::string in = view.is_object() ? view.at("in").get<std::string>() : "never seen";

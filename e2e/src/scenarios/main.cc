@@ -45,21 +45,6 @@ json to_json(const std::vector<Row>& rows) {
   return list;
 }
 
-void keep_logs(const fs::path& work, const fs::path& to) {
-  std::error_code ignored;
-  fs::remove_all(to, ignored);
-  fs::create_directories(to, ignored);
-  for (fs::recursive_directory_iterator it(work, ignored), end; it != end; it.increment(ignored)) {
-    const fs::path name = it->path().filename();
-    const bool text = name.extension() == ".log" || name == "log" || name.extension() == ".yaml" ||
-                      name.extension() == ".json";
-    if (!it->is_regular_file(ignored) || !text || name == "tokens.yaml") continue;
-    const fs::path target = to / fs::relative(it->path(), work, ignored);
-    fs::create_directories(target.parent_path(), ignored);
-    fs::copy_file(it->path(), target, ignored);
-  }
-}
-
 std::vector<Row> run_one(const Entry& entry, const Arguments& arguments, bool quick,
                          const fs::path& work, Screen& screen) {
   screen.step(std::string(entry.name) + ": " + entry.title);

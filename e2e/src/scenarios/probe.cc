@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::size_t kBlock = 10'000;
+constexpr std::size_t kHead = 12;
 constexpr std::string_view kFinalChunk = "0\r\n\r\n";
 
 std::string how_of(const error_code& error) {
@@ -57,6 +58,8 @@ Task<> Probe::run() {
   while (!error) {
     const std::size_t n = co_await read_some(socket_, block, error);
     end_.received += n;
+    end_.head.append(reinterpret_cast<const char*>(block.data()),
+                     std::min(n, kHead - end_.head.size()));
     tail.append(reinterpret_cast<const char*>(block.data()), n);
     tail.erase(0, tail.size() - std::min(tail.size(), kFinalChunk.size()));
     if (options_.upload) continue;

@@ -17,6 +17,7 @@ struct ProbeEnd {
   std::uint64_t sent = 0;
   std::string how;          // "fin", "reset", or the system's words; "" while it lives
   bool last_chunk = false;  // the end of what came is a final chunk of HTTP/1.1
+  std::string head;         // the first bytes of what came: "HTTP/1.1 502"
 };
 
 class Probe {

@@ -21,9 +21,15 @@ WireTap::~WireTap() {
 
 WireTap::Record WireTap::record(End end) const {
   const std::lock_guard lock(mutex_);
-  if (!newest_) return {};
-  const Leg& leg = end == End::kDialer ? newest_->dialer_leg : newest_->listener_leg;
+  const Pair* pair = pinned_ ? pinned_.get() : newest_.get();
+  if (pair == nullptr) return {};
+  const Leg& leg = end == End::kDialer ? pair->dialer_leg : pair->listener_leg;
   return {connections_, leg.last_given, leg.closed_at};
+}
+
+void WireTap::pin() {
+  const std::lock_guard lock(mutex_);
+  pinned_ = newest_;
 }
 
 Task<> WireTap::accept_all() {
@@ -33,7 +39,11 @@ Task<> WireTap::accept_all() {
     pair->dialer = co_await acceptor_.async_accept(catching(error));
     if (error) co_return;
     co_await pair->listener.async_connect(target_, catching(error));
-    if (error) continue;
+    if (error) {
+      reset_on_close(pair->dialer);
+      pair->dialer.close(error);
+      continue;
+    }
     for (tcp::socket* socket : {&pair->dialer, &pair->listener}) {
       socket->set_option(tcp::no_delay(true), error);
     }
@@ -58,7 +68,7 @@ Task<> WireTap::pass(std::shared_ptr<Pair> pair, bool to_dialer) {
   error_code error;
   while (!error) {
     const std::size_t n = co_await read_some(from, block, error);
-    if (error) {
+    if (error && error != asio::error::operation_aborted) {  // that is the other direction's doing
       const std::lock_guard lock(mutex_);
       if (!taken.closed_at) taken.closed_at = Clock::now();
     }

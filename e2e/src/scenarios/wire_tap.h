@@ -20,13 +20,15 @@ class WireTap {
   tcp::endpoint address() const { return address_; }
 
   enum class End { kDialer, kListener };
-  // Of the newest connection through this tap.
   struct Record {
     std::size_t connections = 0;                 // since the tap was made
     Clock::time_point last_given;                // when `end` was last given a byte
     std::optional<Clock::time_point> closed_at;  // when `end` closed its side
   };
+  // Of the newest connection, or of the one that was the newest when pin() was called: an end that
+  // gives up dials again at once.
   Record record(End end) const;
+  void pin();
 
   struct Leg {
     Clock::time_point last_given;
@@ -50,6 +52,7 @@ class WireTap {
   tcp::endpoint address_;
   mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<Pair> newest_;
+  std::shared_ptr<Pair> pinned_;
   std::size_t connections_ = 0;
   std::thread thread_;
 };
