@@ -58,7 +58,6 @@ void sort_by_uid(std::vector<Member>& members) {
 
 // Empty when the text is fit to be kept.
 std::string text_error(const char* field, const std::string& text) {
-  if (text.empty()) return std::string(field) + " is empty";
   if (text.size() > Membership::kMaxText) {
     return std::string(field) + " has " + std::to_string(text.size()) + " bytes; at most " +
            std::to_string(Membership::kMaxText) + " are allowed";
@@ -78,7 +77,7 @@ std::optional<std::vector<Member>> read_members(const wire::Membership& list, st
   std::vector<Member> members;
   for (int i = 0; i < list.members_size(); ++i) {
     const wire::Member& member = list.members(i);
-    error = text_error("uid", member.uid());
+    error = member.uid().empty() ? "uid is empty" : text_error("uid", member.uid());
     if (error.empty()) error = text_error("name", member.name());
     if (error.empty()) error = text_error("peer_address", member.peer_address());
     if (error.empty() && (member.state() < wire::JOINING || member.state() > wire::LEAVING)) {

@@ -18,7 +18,7 @@ std::string_view member_state_name(MemberState state);  // "joining", "active", 
 struct Member {
   std::string uid;           // random, one per replica process record; compared as text
   std::string name;          // for people
-  std::string peer_address;  // host:port of the peer link listener
+  std::string peer_address;  // host:port of the peer link listener; empty while it has none
   MemberState state = MemberState::kJoining;
 
   bool operator==(const Member&) const = default;
@@ -54,8 +54,8 @@ class Membership {
   explicit Membership(std::string cluster_uid) : cluster_uid_(std::move(cluster_uid)) {}
 
   // Refused as well, with epoch and digest untouched: epoch 0, a digest that is not that of the
-  // members, more than kMaxMembers, a missing or repeated uid, a text that is empty or too long or
-  // has control characters, an unknown state.
+  // members, more than kMaxMembers, a missing or repeated uid, a text that is too long or has
+  // control characters, an unknown state.
   Answer offer(const admin::v1::Membership& list);
 
   // The bytes of a state file, which load() takes back. load() is offer() with what they hold;

@@ -134,6 +134,9 @@ TEST(Peers, TheSmallerUidDials) {
   }
   EXPECT_THAT(dialled, ElementsAre("u1 wait", "u3 dial"));
   EXPECT_THAT(desired_peers(three(), "stranger"), IsEmpty());
+  std::vector<Member> members = three();
+  members[0].peer_address.clear();
+  EXPECT_FALSE(desired_peers(members, "u2").back().dial) << "no address yet";
 }
 
 TEST(Peers, ReadyWhenEveryJoiningOrActivePeerIsLinked) {

@@ -16,7 +16,8 @@ std::vector<Peer> desired_peers(const std::vector<Member>& members, std::string_
   std::vector<Peer> peers;
   if (!contains(members, self_uid)) return peers;
   for (const Member& member : members) {
-    if (member.uid != self_uid) peers.push_back({member, self_uid < member.uid});
+    if (member.uid == self_uid) continue;
+    peers.push_back({member, self_uid < member.uid && !member.peer_address.empty()});
   }
   std::sort(peers.begin(), peers.end(),
             [](const Peer& a, const Peer& b) { return a.member.uid < b.member.uid; });

@@ -19,8 +19,9 @@ struct Peer {
   bool operator==(const Peer&) const = default;
 };
 
-// Every member but this replica, by uid: for each pair the replica with the smaller uid dials. Of a
-// list that lacks this replica the peers are none: it is not in the mesh.
+// Every member but this replica, by uid: for each pair the replica with the smaller uid dials, once
+// the other has an address. Of a list that lacks this replica the peers are none: it is not in the
+// mesh.
 std::vector<Peer> desired_peers(const std::vector<Member>& members, std::string_view self_uid);
 
 // Links of one peer's pool now.
