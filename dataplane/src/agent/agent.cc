@@ -67,6 +67,11 @@ class Agent::Home final : public link::LinkHandler, public std::enable_shared_fr
     socket_->wake();
   }
 
+  // Ends the visits here and says nothing.
+  void drop() {
+    if (sessions_) sessions_->cut_all();
+  }
+
   // The relay shall open no more visits here.
   void leave() {
     if (!socket_) return;
@@ -314,7 +319,9 @@ Agent::Agent(asio::io_context& io, AgentOptions options, Callbacks callbacks)
       timer_(io),
       stop_timer_(io) {}
 
-Agent::~Agent() = default;
+Agent::~Agent() {
+  for (const auto& [id, home] : links_) home->drop();
+}
 
 void Agent::start() {
   homes_.start(steady_now());
@@ -323,7 +330,7 @@ void Agent::start() {
 
 // One loop does what homes_ wants, however deep the call that caused it.
 void Agent::carry_out() {
-  if (carrying_out_ || exited_) return;
+  if (carrying_out_) return;
   carrying_out_ = true;
   while (const auto action = homes_.poll()) {
     if (const auto* wanted = std::get_if<home_action::Dial>(&*action)) {
@@ -337,6 +344,7 @@ void Agent::carry_out() {
     }
   }
   carrying_out_ = false;
+  if (exited_) return;
   tell_homes();
   arm_timer();
   maybe_finish_stop();
@@ -411,9 +419,9 @@ void Agent::maybe_finish_stop() {
 
 void Agent::exit(AgentExit code, std::string text) {
   if (exited_) return;
+  exited_ = true;
   homes_.stop();
   carry_out();
-  exited_ = true;
   timer_.cancel();
   stop_timer_.cancel();
   // A moment for the links to say their CLOSE.

@@ -66,6 +66,8 @@ class Agent {
   };
 
   Agent(boost::asio::io_context& io, AgentOptions options, Callbacks callbacks);
+  // Once `io` runs no more, and before `io` is destroyed. What still lives ends as if the process
+  // had been killed: upstreams see RST, relays the end of their links.
   ~Agent();
 
   void start();

@@ -111,7 +111,7 @@ void HttpConnection::start() {
           },
       .fin =
           [self] {
-            if (self->lingering_) return self->over();
+            if (self->lingering_) return self->linger();
             self->edge_.visitor_finished(steady_now());
             self->pump();
           },
@@ -127,8 +127,13 @@ void HttpConnection::drain() {
 }
 
 void HttpConnection::close() {
-  if (!edge_.idle()) return;
-  socket_->close_cleanly();
+  if (lingering_) {
+    socket_->reset();
+  } else if (edge_.idle()) {
+    socket_->close_cleanly();
+  } else {
+    return;
+  }
   over();
 }
 
@@ -158,7 +163,7 @@ bool HttpConnection::feed_edge() {
     edge_.feed_visit(std::move(bytes), steady_now());
     // It counts as handed on once the visitor's socket took what it became.
     const std::size_t place = unreported_.size();
-    unreported_.push_back({visit, size, 0});
+    unreported_.push_back({visit, size, kNotMarked});
     carry_out();
     if (over_) return true;
     if (place < unreported_.size()) unreported_[place].mark = queued_total_;
@@ -248,21 +253,27 @@ void HttpConnection::visit_over(Outcome outcome) {
 
 void HttpConnection::on_written(std::size_t n) {
   written_total_ += n;
-  while (!unreported_.empty() && unreported_.front().mark <= written_total_ &&
-         unreported_.front().mark > 0) {
+  while (!unreported_.empty() && unreported_.front().mark <= written_total_) {
     const Unreported done = std::move(unreported_.front());
     unreported_.pop_front();
     done.visit->consumed(done.bytes);
   }
+  if (lingering_) return linger();
   pump();
 }
 
-// A socket closed with unread bytes in it is reset, and the answer lost with it: so the visitor's
-// end is awaited for a moment.
 void HttpConnection::close_after_visitor() {
   lingering_ = true;
-  if (socket_->read_ended()) return over();
+  timer_.cancel();
   socket_->finish();
+  linger();
+}
+
+// The visitor takes its time for the last answer as for any other. Behind it, since a socket closed
+// with unread bytes in it is reset and takes the answer along, its end is awaited for a moment.
+void HttpConnection::linger() {
+  if (over_ || socket_->queued() > 0) return;
+  if (socket_->read_ended()) return over();
   socket_->resume();
   timer_.expires_after(kLinger);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {

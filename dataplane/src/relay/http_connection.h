@@ -50,7 +50,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
  public:
   // Bytes waiting for the visitor's socket above which the visit is not read.
   static constexpr std::size_t kMaxQueued = 64 * 1024;
-  // How long a visitor that was told to close may go on sending.
+  // How long a visitor that has its last answer may go on sending.
   static constexpr std::chrono::seconds kLinger{3};
 
   HttpConnection(HttpFront& front, Visitor visitor, const ExchangeEdge::Config& config);
@@ -58,7 +58,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void start();
   void drain();
   bool carries_visit() const { return visit_ != nullptr; }
-  // Closes in order unless an exchange is under way.
+  // Closes unless an exchange is under way; what was not taken of a last answer is cut.
   void close();
 
  private:
@@ -72,6 +72,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void visit_over(Outcome outcome);
   void on_written(std::size_t n);
   void close_after_visitor();
+  void linger();
   void broken();
   void over();
   void arm_timer();
@@ -85,6 +86,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   boost::asio::steady_timer timer_;
 
   // Bytes of visits that are in the socket's queue: reported when everything up to `mark` left.
+  static constexpr std::uint64_t kNotMarked = UINT64_MAX;  // not queued yet
   struct Unreported {
     std::shared_ptr<HttpVisit> visit;
     std::uint64_t bytes;

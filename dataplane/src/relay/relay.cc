@@ -109,7 +109,9 @@ Relay::Relay(asio::io_context& io, RelayConfig config, std::string version,
       ready_timer_(io),
       leave_timer_(io) {}
 
-Relay::~Relay() = default;
+Relay::~Relay() {
+  visits_.reset_all();
+}
 
 bool Relay::start(std::string& error) {
   if (!load_files(error) || !load_tokens(error)) return false;

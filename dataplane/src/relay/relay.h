@@ -42,6 +42,8 @@ class Relay {
   // work and the process may exit.
   Relay(boost::asio::io_context& io, RelayConfig config, std::string version,
         std::function<void()> ended);
+  // Once `io` runs no more, and before `io` is destroyed. What still lives ends as if the process
+  // had been killed: visitors see RST, peers and agents the end of their links.
   ~Relay();
 
   // Reads the files, binds the listeners and begins to serve. False with `error`: what was wrong.

@@ -1,5 +1,7 @@
 #include "socket/link_sessions.h"
 
+#include <utility>
+
 namespace fairlead::dataplane {
 
 std::optional<link::SessionId> session_of(const link::Event& event) {
@@ -36,6 +38,10 @@ bool LinkSessions::dispatch(const link::Event& event) {
     (*owner)(event);
   }
   return true;
+}
+
+void LinkSessions::cut_all() {
+  for (const auto& [id, owner] : std::exchange(owners_, {})) (*owner)(link::event::SessionCut{id});
 }
 
 bool LinkSessions::woken(bool done) {

@@ -35,6 +35,8 @@ class LinkSessions final : public LinkPort {
   // Gives a session's event to its owner. False when the event is not a session's; event::Opened is
   // the caller's too.
   bool dispatch(const link::Event& event);
+  // The process drops the link: every owner gets SessionCut now, the peer hears nothing.
+  void cut_all();
   // Sessions with an owner.
   std::size_t owned() const { return owners_.size(); }
 

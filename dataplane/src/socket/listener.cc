@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "socket/proxy_header.h"
+#include "socket/stream_socket.h"
 
 namespace fairlead::dataplane {
 
@@ -63,7 +64,7 @@ bool Listener::accept_waiting() {
     if (error == asio::error::would_block || error == asio::error::try_again) return true;
     if (error == asio::error::connection_aborted) continue;
     if (error) return false;
-    socket.set_option(asio::socket_base::linger(true, 0), error);
+    close_means_reset(socket);
     on_socket_(std::move(socket));
   }
   return true;

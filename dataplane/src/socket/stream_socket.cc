@@ -28,13 +28,22 @@ std::array<std::byte, StreamSocket::kMaxRead>& read_buffer() {
   return buffer;
 }
 
+void set_linger(asio::ip::tcp::socket& socket, bool reset) {
+  const linger value{reset ? 1 : 0, 0};
+  ::setsockopt(socket.native_handle(), SOL_SOCKET, SO_LINGER, &value, sizeof value);
+}
+
 }  // namespace
+
+void close_means_reset(asio::ip::tcp::socket& socket) {
+  set_linger(socket, true);
+}
 
 void StreamSocket::open(Callbacks callbacks) {
   callbacks_ = std::move(callbacks);
   opened_ = true;
+  close_means_reset(socket_);
   error_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
   set_keepalive(socket_.native_handle());
@@ -186,8 +195,8 @@ void StreamSocket::forget_callbacks() {
 }
 
 void StreamSocket::close() {
+  set_linger(socket_, false);
   error_code ignored;
-  socket_.set_option(asio::socket_base::linger(false, 0), ignored);
   closed_ = true;
   socket_.close(ignored);
 }
@@ -198,8 +207,8 @@ void StreamSocket::reset() {
   queue_.clear();
   queued_ = 0;
   forget_callbacks();
+  close_means_reset(socket_);
   error_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   socket_.close(ignored);
 }
 

@@ -10,6 +10,10 @@
 
 namespace fairlead::dataplane {
 
+// However the socket is closed from now on, by its destructor too, the peer sees RST. Asio's own
+// linger option is not enough: its destructor takes that back.
+void close_means_reset(boost::asio::ip::tcp::socket& socket);
+
 // Reads on demand, writes from a queue, and never lets a cut look like an end: from open() to
 // close_cleanly() the socket carries SO_LINGER {1, 0}, so that close(), and even SIGKILL of this
 // process, sends RST. An idle connection holds no buffer. A reset by the peer is noticed at once,

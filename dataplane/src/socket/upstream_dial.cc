@@ -4,6 +4,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 
+#include "socket/stream_socket.h"
 #include "visit/outcome.h"
 
 namespace fairlead::dataplane {
@@ -49,7 +50,11 @@ class UpstreamDial : public std::enable_shared_from_this<UpstreamDial> {
     done_ = nullptr;
     timer_.cancel();
     resolver_.cancel();
-    if (!error) return done(std::move(socket_), link::code::kOk, "");
+    if (!error) {
+      // Whoever wanted it may be gone: a connection that is dropped is no empty visit.
+      close_means_reset(socket_);
+      return done(std::move(socket_), link::code::kOk, "");
+    }
     error_code ignored;
     socket_.close(ignored);
     const bool refused = error == asio::error::connection_refused;

@@ -21,7 +21,7 @@ inline std::string to_string(const Upstream& upstream) {
 // Name lookup and every address included.
 inline constexpr std::chrono::seconds kUpstreamTimeout{10};
 
-// Calls `done` once, later: with a connected socket and code 0, or with
+// Calls `done` once, later: with a connected socket that close_means_reset() and code 0, or with
 // visit_code::kUpstreamRefused or kUpstreamUnreachable and a text for the log.
 void dial_upstream(boost::asio::io_context& io, const Upstream& upstream,
                    std::function<void(boost::asio::ip::tcp::socket, link::Code, std::string)> done);
