@@ -190,133 +190,152 @@ struct Refusal {
   std::string_view text;
 };
 
-std::vector<Refusal> refusals() {
-  const auto with = [](const std::string& fields) {
-    return "POST / HTTP/1.1\r\n" + kHost + fields + "\r\n5\r\nhello\r\n0\r\n\r\n";
-  };
-  const auto chunks = [&](const std::string& body) {
-    return "POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n" + body;
-  };
-  const auto bad = Kind::kMalformed;
+constexpr Kind kBad = Kind::kMalformed;
+
+// A POST with these fields and a body in chunks.
+std::string with(const std::string& fields) {
+  return "POST / HTTP/1.1\r\n" + kHost + fields + "\r\n5\r\nhello\r\n0\r\n\r\n";
+}
+
+std::string chunks(const std::string& body) {
+  return "POST / HTTP/1.1\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n" + body;
+}
+
+std::vector<Refusal> framing_refusals() {
   return {
       // Which length holds? (pingora#945 and the like)
-      {with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), bad, "not the only framing"},
-      {with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), bad,
+      {with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), kBad, "not the only framing"},
+      {with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"), kBad,
        "malformed Content-Length"},
-      {with("Transfer-Encoding: identity\r\nContent-Length: 5\r\n"), bad, "both Content-Length"},
-      {with("Content-Length: 5\r\nContent-Length: 5\r\n"), bad, "more than one Content-Length"},
-      {with("Content-Length: 5\r\nContent-Length: 6\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: 5, 5\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: +5\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: -5\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: 5 5\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: 0x5\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length:\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: 18446744073709551616\r\n"), bad, "malformed Content-Length"},
-      {with("Content-Length: 5\r\n5\r\n"), bad, "malformed header name"},
+      {with("Transfer-Encoding: identity\r\nContent-Length: 5\r\n"), kBad, "both Content-Length"},
+      {with("Content-Length: 5\r\nContent-Length: 5\r\n"), kBad, "more than one Content-Length"},
+      {with("Content-Length: 5\r\nContent-Length: 6\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: 5, 5\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: +5\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: -5\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: 5 5\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: 0x5\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length:\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: 18446744073709551616\r\n"), kBad, "malformed Content-Length"},
+      {with("Content-Length: 5\r\n5\r\n"), kBad, "malformed header name"},
       // Transfer-Encoding lists that readers understand in different ways.
-      {with("Transfer-Encoding: gzip, chunked\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: chunked, identity\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: chunked, chunked\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: identity\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: xchunked\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: chunked;q=1\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: \"chunked\"\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: , chunked\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: chunked,\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding:\r\n"), bad, "other than chunked"},
-      {with("Transfer-Encoding: \vchunked\r\n"), bad, "control byte"},
-      {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), bad,
+      {with("Transfer-Encoding: gzip, chunked\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: chunked, identity\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: chunked, chunked\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: identity\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: xchunked\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: chunked;q=1\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: \"chunked\"\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: , chunked\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: chunked,\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding:\r\n"), kBad, "other than chunked"},
+      {with("Transfer-Encoding: \vchunked\r\n"), kBad, "control byte"},
+      {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), kBad,
        "not the only framing"},
-      {with("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"), bad,
+      {with("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"), kBad,
        "more than one Transfer-Encoding"},
-      {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"), bad,
+      {with("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"), kBad,
        "not the only framing"},
-      {with("Transfer-Encoding : chunked\r\n"), bad, "malformed header name"},
-      {with("Transfer-Encoding\t: chunked\r\n"), bad, "malformed header name"},
-      {with("X: 1\r\n Transfer-Encoding: chunked\r\n"), bad, "folded"},
-      {with("Transfer-Encoding:\r\n chunked\r\n"), bad, "folded"},
-      {"POST / HTTP/1.0\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n", bad, "in HTTP/1.0"},
-      // Lines.
-      {"GET / HTTP/1.1\n" + kHost + "\r\n", bad, "bare CR or LF"},
-      {"GET / HTTP/1.1\r\nHost: web.test\n\r\n", bad, "bare CR or LF"},
-      {"GET / HTTP/1.1\r\nHost: web.test\r\n\n", bad, "bare CR or LF"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X: a\rb\r\n\r\n", bad, "bare CR or LF"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X: a\r\r\n\r\n", bad, "bare CR or LF"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X: a\0b\r\n\r\n"s, bad, "control byte"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X: a\x7f\r\n\r\n", bad, "control byte"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X\x01: a\r\n\r\n", bad, "control byte"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X\xc3\xa9: a\r\n\r\n", bad, "malformed header name"},
-      {"GET / HTTP/1.1\r\n" + kHost + ": a\r\n\r\n", bad, "malformed header name"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X\r\n\r\n", bad, "malformed header name"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X y: a\r\n\r\n", bad, "malformed header name"},
-      {"GET / HTTP/1.1\r\n" + kHost + "X(: a\r\n\r\n", bad, "malformed header name"},
-      {"GET / HTTP/1.1\r\n " + kHost + "\r\n", bad, "folded"},
-      {"GET / HTTP/1.1\r\n" + kHost + "Connection: @\r\n\r\n", bad, "malformed header value"},
-      {"\r\n\r\nGET / HTTP/1.1\r\n" + kHost + "\r\n", bad, "empty start line"},
-      // Request lines.
-      {"GET  / HTTP/1.1\r\n" + kHost + "\r\n", bad, "malformed target"},
-      {" GET / HTTP/1.1\r\n" + kHost + "\r\n", bad, "folded"},
-      {"GET / HTTP/1.1 \r\n" + kHost + "\r\n", bad, "version"},
-      {"GET / /x HTTP/1.1\r\n" + kHost + "\r\n", bad, "version"},
-      {"GET /\r\n" + kHost + "\r\n", bad, ""},
-      {"GET / HTTP/2.0\r\n" + kHost + "\r\n", bad, "version"},
-      {"GET / HTTP/1.2\r\n" + kHost + "\r\n", bad, "version"},
-      {"GET / HTTP/0.9\r\n" + kHost + "\r\n", bad, "version"},
-      {"GET / http/1.1\r\n" + kHost + "\r\n", bad, "version"},
-      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", bad, "version"},
-      {"G@T / HTTP/1.1\r\n" + kHost + "\r\n", bad, "malformed method"},
-      {"GET path HTTP/1.1\r\n" + kHost + "\r\n", bad, "malformed target"},
-      {"GET * HTTP/1.1\r\n" + kHost + "\r\n", bad, "malformed target"},
-      {"GET ftp://web.test/ HTTP/1.1\r\n" + kHost + "\r\n", bad, "malformed target"},
-      {"GET http:/// HTTP/1.1\r\n" + kHost + "\r\n", bad, "authority is not Host"},
-      // Host.
-      {"GET / HTTP/1.1\r\n\r\n", bad, "no Host"},
-      {"GET / HTTP/1.0\r\n\r\n", bad, "no Host"},
-      {"GET http://web.test/ HTTP/1.1\r\n\r\n", bad, "no Host"},
-      {"GET / HTTP/1.1\r\n" + kHost + kHost + "\r\n", bad, "more than one Host"},
-      {"GET / HTTP/1.1\r\nHost:\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: a,b\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: a/../b\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: a..b\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n", bad, "malformed Host"},
-      {"GET / HTTP/1.1\r\nHost: \xc3\xa9.test\r\n\r\n", bad, "malformed Host"},
-      {"GET http://other.test/ HTTP/1.1\r\n" + kHost + "\r\n", bad, "authority is not Host"},
-      {"GET http://web.test:81/ HTTP/1.1\r\n" + kHost + "\r\n", bad, "authority is not Host"},
-      {"GET http://u@web.test/ HTTP/1.1\r\n" + kHost + "\r\n", bad, "authority is not Host"},
-      // Chunks.
-      {chunks("5\nhello\r\n0\r\n\r\n"), bad, "bare CR or LF"},
-      {chunks("5\r\nhello\n0\r\n\r\n"), bad, "bare CR or LF"},
-      {chunks("5\r\nhelloX\r\n0\r\n\r\n"), bad, "malformed chunk"},
-      {chunks("5\r\nhello0\r\n\r\n"), bad, "malformed chunk"},
-      {chunks("g\r\n"), bad, "malformed chunk"},
-      {chunks("\r\n\r\n"), bad, "malformed chunk"},
-      {chunks("0x5\r\nhello\r\n0\r\n\r\n"), bad, "malformed chunk"},
-      {chunks("-5\r\nhello\r\n"), bad, "malformed chunk"},
-      {chunks("+5\r\nhello\r\n"), bad, "malformed chunk"},
-      {chunks(" 5\r\nhello\r\n"), bad, "folded"},
-      {chunks("5 \r\nhello\r\n"), bad, "malformed chunk"},
-      {chunks("5,5\r\nhello\r\n"), bad, "malformed chunk"},
-      {chunks("10000000000000000\r\n"), bad, "malformed chunk"},
-      {chunks("5;\r\nhello\r\n"), bad, "malformed chunk"},
-      {chunks("5;a=\r\nhello\r\n"), bad, "malformed chunk"},
-      {chunks("5;a=\"\x01\"\r\nhello\r\n"), bad, "control byte"},
-      {chunks("5;a\nhello\r\n"), bad, "bare CR or LF"},
-      {chunks("0\r\nX : 1\r\n\r\n"), bad, "malformed header name"},
-      {chunks("0\r\nX: 1\r\n y\r\n\r\n"), bad, "folded"},
-      {chunks("0\r\nContent-Length: 1\r\n\r\n"), bad, "malformed Content-Length"},
-      {chunks("0\r\nTransfer-Encoding: chunked\r\n\r\n"), bad, "not the only framing"},
-      {chunks("0\r\nnonsense\r\n\r\n"), bad, "malformed header name"},
-      // Not HTTP at all: told at the first byte that shows it.
-      {"\x16\x03\x01\x02\x00\x01"s, bad, "control byte"},
-      {"\x00\x00\x00\x01"s, bad, "control byte"},
+      {with("Transfer-Encoding : chunked\r\n"), kBad, "malformed header name"},
+      {with("Transfer-Encoding\t: chunked\r\n"), kBad, "malformed header name"},
+      {with("X: 1\r\n Transfer-Encoding: chunked\r\n"), kBad, "folded"},
+      {with("Transfer-Encoding:\r\n chunked\r\n"), kBad, "folded"},
+      {"POST / HTTP/1.0\r\n" + kHost + "Transfer-Encoding: chunked\r\n\r\n", kBad, "in HTTP/1.0"},
   };
 }
 
-TEST(RequestReader, RefusesWhatTwoReadersCouldUnderstandInTwoWays) {
-  for (const Refusal& c : refusals()) {
+std::vector<Refusal> line_refusals() {
+  return {
+      // Lines.
+      {"GET / HTTP/1.1\n" + kHost + "\r\n", kBad, "bare CR or LF"},
+      {"GET / HTTP/1.1\r\nHost: web.test\n\r\n", kBad, "bare CR or LF"},
+      {"GET / HTTP/1.1\r\nHost: web.test\r\n\n", kBad, "bare CR or LF"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X: a\rb\r\n\r\n", kBad, "bare CR or LF"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X: a\r\r\n\r\n", kBad, "bare CR or LF"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X: a\0b\r\n\r\n"s, kBad, "control byte"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X: a\x7f\r\n\r\n", kBad, "control byte"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X\x01: a\r\n\r\n", kBad, "control byte"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X\xc3\xa9: a\r\n\r\n", kBad, "malformed header name"},
+      {"GET / HTTP/1.1\r\n" + kHost + ": a\r\n\r\n", kBad, "malformed header name"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X\r\n\r\n", kBad, "malformed header name"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X y: a\r\n\r\n", kBad, "malformed header name"},
+      {"GET / HTTP/1.1\r\n" + kHost + "X(: a\r\n\r\n", kBad, "malformed header name"},
+      {"GET / HTTP/1.1\r\n " + kHost + "\r\n", kBad, "folded"},
+      {"GET / HTTP/1.1\r\n" + kHost + "Connection: @\r\n\r\n", kBad, "malformed header value"},
+      {"\r\n\r\nGET / HTTP/1.1\r\n" + kHost + "\r\n", kBad, "empty start line"},
+      // Request lines.
+      {"GET  / HTTP/1.1\r\n" + kHost + "\r\n", kBad, "malformed target"},
+      {" GET / HTTP/1.1\r\n" + kHost + "\r\n", kBad, "folded"},
+      {"GET / HTTP/1.1 \r\n" + kHost + "\r\n", kBad, "version"},
+      {"GET / /x HTTP/1.1\r\n" + kHost + "\r\n", kBad, "version"},
+      {"GET /\r\n" + kHost + "\r\n", kBad, ""},
+      {"GET / HTTP/2.0\r\n" + kHost + "\r\n", kBad, "version"},
+      {"GET / HTTP/1.2\r\n" + kHost + "\r\n", kBad, "version"},
+      {"GET / HTTP/0.9\r\n" + kHost + "\r\n", kBad, "version"},
+      {"GET / http/1.1\r\n" + kHost + "\r\n", kBad, "version"},
+      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", kBad, "version"},
+      {"G@T / HTTP/1.1\r\n" + kHost + "\r\n", kBad, "malformed method"},
+      {"GET path HTTP/1.1\r\n" + kHost + "\r\n", kBad, "malformed target"},
+      {"GET * HTTP/1.1\r\n" + kHost + "\r\n", kBad, "malformed target"},
+      {"GET ftp://web.test/ HTTP/1.1\r\n" + kHost + "\r\n", kBad, "malformed target"},
+      {"GET http:/// HTTP/1.1\r\n" + kHost + "\r\n", kBad, "authority is not Host"},
+      // Not HTTP at all: told at the first byte that shows it.
+      {"\x16\x03\x01\x02\x00\x01"s, kBad, "control byte"},
+      {"\x00\x00\x00\x01"s, kBad, "control byte"},
+  };
+}
+
+std::vector<Refusal> host_refusals() {
+  return {
+      // Host.
+      {"GET / HTTP/1.1\r\n\r\n", kBad, "no Host"},
+      {"GET / HTTP/1.0\r\n\r\n", kBad, "no Host"},
+      {"GET http://web.test/ HTTP/1.1\r\n\r\n", kBad, "no Host"},
+      {"GET / HTTP/1.1\r\n" + kHost + kHost + "\r\n", kBad, "more than one Host"},
+      {"GET / HTTP/1.1\r\nHost:\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: a,b\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: a/../b\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: a..b\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n", kBad, "malformed Host"},
+      {"GET / HTTP/1.1\r\nHost: \xc3\xa9.test\r\n\r\n", kBad, "malformed Host"},
+      {"GET http://other.test/ HTTP/1.1\r\n" + kHost + "\r\n", kBad, "authority is not Host"},
+      {"GET http://web.test:81/ HTTP/1.1\r\n" + kHost + "\r\n", kBad, "authority is not Host"},
+      {"GET http://u@web.test/ HTTP/1.1\r\n" + kHost + "\r\n", kBad, "authority is not Host"},
+  };
+}
+
+std::vector<Refusal> chunk_refusals() {
+  return {
+      // Chunks.
+      {chunks("5\nhello\r\n0\r\n\r\n"), kBad, "bare CR or LF"},
+      {chunks("5\r\nhello\n0\r\n\r\n"), kBad, "bare CR or LF"},
+      {chunks("5\r\nhelloX\r\n0\r\n\r\n"), kBad, "malformed chunk"},
+      {chunks("5\r\nhello0\r\n\r\n"), kBad, "malformed chunk"},
+      {chunks("g\r\n"), kBad, "malformed chunk"},
+      {chunks("\r\n\r\n"), kBad, "malformed chunk"},
+      {chunks("0x5\r\nhello\r\n0\r\n\r\n"), kBad, "malformed chunk"},
+      {chunks("-5\r\nhello\r\n"), kBad, "malformed chunk"},
+      {chunks("+5\r\nhello\r\n"), kBad, "malformed chunk"},
+      {chunks(" 5\r\nhello\r\n"), kBad, "folded"},
+      {chunks("5 \r\nhello\r\n"), kBad, "malformed chunk"},
+      {chunks("5,5\r\nhello\r\n"), kBad, "malformed chunk"},
+      {chunks("10000000000000000\r\n"), kBad, "malformed chunk"},
+      {chunks("5;\r\nhello\r\n"), kBad, "malformed chunk"},
+      {chunks("5;a=\r\nhello\r\n"), kBad, "malformed chunk"},
+      {chunks("5;a=\"\x01\"\r\nhello\r\n"), kBad, "control byte"},
+      {chunks("5;a\nhello\r\n"), kBad, "bare CR or LF"},
+      {chunks("0\r\nX : 1\r\n\r\n"), kBad, "malformed header name"},
+      {chunks("0\r\nX: 1\r\n y\r\n\r\n"), kBad, "folded"},
+      {chunks("0\r\nContent-Length: 1\r\n\r\n"), kBad, "malformed Content-Length"},
+      {chunks("0\r\nTransfer-Encoding: chunked\r\n\r\n"), kBad, "not the only framing"},
+      {chunks("0\r\nnonsense\r\n\r\n"), kBad, "malformed header name"},
+  };
+}
+
+void expect_refused(const std::vector<Refusal>& refusals) {
+  for (const Refusal& c : refusals) {
     const std::string log = read_requests(c.bytes);
     const std::size_t at = log.find('!');
     ASSERT_NE(at, std::string::npos) << c.bytes << "\nwas read as " << log;
@@ -327,6 +346,19 @@ TEST(RequestReader, RefusesWhatTwoReadersCouldUnderstandInTwoWays) {
       ASSERT_EQ(split.substr(split.find('!')), log.substr(at)) << c.bytes << " split at " << n;
     }
   }
+}
+
+TEST(RequestReader, RefusesAmbiguousFraming) {
+  expect_refused(framing_refusals());
+}
+TEST(RequestReader, RefusesMalformedLines) {
+  expect_refused(line_refusals());
+}
+TEST(RequestReader, RefusesMalformedHosts) {
+  expect_refused(host_refusals());
+}
+TEST(RequestReader, RefusesMalformedChunks) {
+  expect_refused(chunk_refusals());
 }
 
 Kind error_kind(std::string_view bytes) {
