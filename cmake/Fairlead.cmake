@@ -36,6 +36,10 @@ function(fairlead_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
   fairlead_flags(${name})
+  # What runs real sockets and processes also measures real time: nothing else runs beside it.
+  if("integration" IN_LIST ARG_LABELS)
+    set(serial RUN_SERIAL TRUE)
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 DISCOVERY_MODE PRE_TEST
-                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS} ${serial})
 endfunction()

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "abuse_limits.h"
 #include "fairlead/link/connection.h"
 #include "keepalive.h"
-#include "abuse_limits.h"
 #include "recv_window.h"
 #include "send_scheduler.h"
 #include "session.h"

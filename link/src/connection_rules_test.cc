@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fairlead/link/connection.h"
 #include "abuse_limits.h"
+#include "fairlead/link/connection.h"
 #include "testing_pair.h"
 
 namespace fairlead::link {

@@ -133,6 +133,51 @@ std::string number(double value, const char* unit) {
   return text;
 }
 
+// What the lists of the status hold, under their names.
+nlohmann::json rows_of(const RelayStatus& status) {
+  using nlohmann::json;
+  json peers = json::array(), agents = json::array(), visits = json::array();
+  json counters = json::object();
+  for (const PeerRow& peer : status.peers) {
+    peers.push_back({{"uid", peer.uid},
+                     {"name", peer.name},
+                     {"address", peer.address},
+                     {"state", peer.state},
+                     {"links_up", peer.links_up},
+                     {"links_expected", peer.links_expected},
+                     {"links_draining", peer.links_draining},
+                     {"rtt_us", peer.rtt_us}});
+  }
+  for (const AgentRow& agent : status.agents) {
+    agents.push_back({{"id", agent.agent_id},
+                      {"tenant", agent.tenant},
+                      {"instance", agent.instance},
+                      {"home", agent.home},
+                      {"generation", agent.generation},
+                      {"services", agent.services},
+                      {"here", agent.here}});
+  }
+  for (const VisitRow& visit : status.visits) {
+    visits.push_back({{"id", visit.id},
+                      {"kind", visit.kind},
+                      {"service", visit.service},
+                      {"edge", visit.edge},
+                      {"home", visit.home},
+                      {"visitor", visit.visitor},
+                      {"seconds", visit.seconds},
+                      {"from_visitor", visit.bytes_from_visitor},
+                      {"to_visitor", visit.bytes_to_visitor}});
+  }
+  for (const auto& [kind, counts] : status.counters) {
+    counters[kind] = {{"opened", counts.opened()},
+                      {"forwarded", counts.forwarded()},
+                      {"finished", counts.finished},
+                      {"lost", counts.lost},
+                      {"live", counts.live}};
+  }
+  return {{"peers", peers}, {"agents", agents}, {"visits", visits}, {"counters", counters}};
+}
+
 }  // namespace
 
 std::uint64_t VisitCounters::opened() const {
@@ -181,75 +226,32 @@ std::string to_metrics(const RelayStatus& status) {
 
 std::string to_json(const RelayStatus& status) {
   using nlohmann::json;
-  json peers = json::array(), agents = json::array(), visits = json::array();
-  json counters = json::object();
-  for (const PeerRow& peer : status.peers) {
-    peers.push_back({{"uid", peer.uid},
-                     {"name", peer.name},
-                     {"address", peer.address},
-                     {"state", peer.state},
-                     {"links_up", peer.links_up},
-                     {"links_expected", peer.links_expected},
-                     {"links_draining", peer.links_draining},
-                     {"rtt_us", peer.rtt_us}});
-  }
-  for (const AgentRow& agent : status.agents) {
-    agents.push_back({{"id", agent.agent_id},
-                      {"tenant", agent.tenant},
-                      {"instance", agent.instance},
-                      {"home", agent.home},
-                      {"generation", agent.generation},
-                      {"services", agent.services},
-                      {"here", agent.here}});
-  }
-  for (const VisitRow& visit : status.visits) {
-    visits.push_back({{"id", visit.id},
-                      {"kind", visit.kind},
-                      {"service", visit.service},
-                      {"edge", visit.edge},
-                      {"home", visit.home},
-                      {"visitor", visit.visitor},
-                      {"seconds", visit.seconds},
-                      {"from_visitor", visit.bytes_from_visitor},
-                      {"to_visitor", visit.bytes_to_visitor}});
-  }
-  for (const auto& [kind, counts] : status.counters) {
-    counters[kind] = {{"opened", counts.opened()},
-                      {"forwarded", counts.forwarded()},
-                      {"finished", counts.finished},
-                      {"lost", counts.lost},
-                      {"live", counts.live}};
-  }
   const DrainRow& drain = status.drain;
-  const json whole = {
-      {"cluster_uid", status.cluster_uid},
-      {"uid", status.uid},
-      {"name", status.name},
-      {"version", status.version},
-      {"process_id", status.process_id},
-      {"state", status.state},
-      {"ready", status.ready},
-      {"epoch", status.epoch},
-      {"digest", status.digest},
-      {"certificate_serial", status.certificate_serial},
-      {"peers", peers},
-      {"agents", agents},
-      {"visits", visits},
-      {"forwarding", status.forwarding},
-      {"counters", counters},
-      {"refused", status.refused},
-      {"drain",
-       {{"state", drain.state},
-        {"reason", drain.reason},
-        {"visits", drain.visits_by_kind},
-        {"agents", drain.agents},
-        {"keepalive_sockets", drain.keepalive_sockets},
-        {"elapsed_ms", drain.elapsed_ms},
-        {"deadline_ms", drain.deadline_ms},
-        {"lost", drain.lost}}},
-      {"credit", {{"lent", status.credit_lent}, {"capacity", status.credit_capacity}}},
-      {"replay", {{"held", status.replay_held}, {"capacity", status.replay_capacity}}},
-      {"uptime_seconds", status.uptime_seconds}};
+  json whole = {{"cluster_uid", status.cluster_uid},
+                {"uid", status.uid},
+                {"name", status.name},
+                {"version", status.version},
+                {"process_id", status.process_id},
+                {"state", status.state},
+                {"ready", status.ready},
+                {"epoch", status.epoch},
+                {"digest", status.digest},
+                {"certificate_serial", status.certificate_serial},
+                {"forwarding", status.forwarding},
+                {"refused", status.refused},
+                {"drain",
+                 {{"state", drain.state},
+                  {"reason", drain.reason},
+                  {"visits", drain.visits_by_kind},
+                  {"agents", drain.agents},
+                  {"keepalive_sockets", drain.keepalive_sockets},
+                  {"elapsed_ms", drain.elapsed_ms},
+                  {"deadline_ms", drain.deadline_ms},
+                  {"lost", drain.lost}}},
+                {"credit", {{"lent", status.credit_lent}, {"capacity", status.credit_capacity}}},
+                {"replay", {{"held", status.replay_held}, {"capacity", status.replay_capacity}}},
+                {"uptime_seconds", status.uptime_seconds}};
+  whole.update(rows_of(status));
   return whole.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
