@@ -221,14 +221,20 @@ TEST_P(HttpVisits, ACutResponseIsNeverShownAsAnEnd) {
 }
 
 // A FIN in the middle of a body with a length is a cut too.
+// The upstream ends only when the visitor has a part: a reset may overtake what waits in the
+// relays, and before a head there would be a 502 instead.
 TEST_P(HttpVisits, AnEndThatComesTooEarlyIsACut) {
-  Upstream upstream(serve_http([](Client& visitor, const HttpMessage&) {
+  std::promise<void> arrived;
+  Upstream upstream(serve_http([&](Client& visitor, const HttpMessage&) {
     visitor.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
+    arrived.get_future().wait();
   }));
   Cluster cluster;
   start(cluster, upstream.port());
   Client visitor(cluster.http("a"));
   visitor.send("GET / HTTP/1.1\r\nHost: web.test\r\n\r\n");
+  EXPECT_THAT(visitor.read_until("half"), HasSubstr("half"));
+  arrived.set_value();
   EXPECT_EQ(visitor.wait_end(), End::kReset);
 }
 
