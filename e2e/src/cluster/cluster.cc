@@ -249,7 +249,7 @@ std::vector<Replica> Cluster::replicas() const {
     replica.draining = !record.value("drain", json()).is_null();
     // A second name for the log, so that it outlives the replica's folder.
     std::error_code there_already;
-    fs::create_hard_link(entry.path() / "relay.log", replica_log(replica.name), there_already);
+    fs::create_hard_link(entry.path() / "relay.log", replica_log(replica), there_already);
     found.push_back(std::move(replica));
   }
   std::sort(found.begin(), found.end(),
@@ -289,8 +289,9 @@ std::string Cluster::operator_log() const {
   return read_file(logs() / "operator.log");
 }
 
-fs::path Cluster::replica_log(const std::string& name) const {
-  return logs() / (name + ".log");
+// Names come back when a revision does, UIDs never.
+fs::path Cluster::replica_log(const Replica& replica) const {
+  return logs() / (replica.name + "." + replica.uid.substr(0, 8) + ".log");
 }
 
 void Cluster::wait(const std::string& what, milliseconds limit,

@@ -107,8 +107,8 @@ class Cluster {
 
   const std::filesystem::path& work() const { return options_.work; }
   std::filesystem::path logs() const { return options_.work / "logs"; }
-  // Log of a replica's process.
-  std::filesystem::path replica_log(const std::string& name) const;
+  // Log of a replica's process; it outlives the replica.
+  std::filesystem::path replica_log(const Replica& replica) const;
 
   // Ends everything in order; what ends badly or too late is killed.
   void stop();

@@ -96,7 +96,7 @@ std::size_t named_causes(const Cluster& cluster, const Replica& replica, const C
   for (std::size_t i = 0; i < kRuns; ++i) {
     const std::string agent = "n" + std::to_string(i);
     const std::string log = one.stop_dialer
-                                ? read_file(cluster.replica_log(replica.name))
+                                ? read_file(cluster.replica_log(replica))
                                 : read_file(cluster.logs() / ("agent-" + agent + ".log"));
     std::size_t at = log.find("dead peer");
     while (at != std::string::npos && one.stop_dialer) {

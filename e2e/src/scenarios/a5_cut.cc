@@ -58,7 +58,7 @@ json upstream_view(const Cluster& cluster, const std::string& marker) {
 std::map<std::string, std::string> logs_of(const Cluster& cluster) {
   std::map<std::string, std::string> logs;
   for (const Replica& replica : cluster.replicas()) {
-    logs[replica.name] = read_file(cluster.replica_log(replica.name));
+    logs[replica.name] = read_file(cluster.replica_log(replica));
   }
   for (const char* agent : {"web", "files"}) {
     logs[agent] = read_file(cluster.logs() / ("agent-" + std::string(agent) + ".log"));

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -45,6 +47,19 @@ std::set<pid_t> recorded_processes(const Cluster& cluster) {
   return found;
 }
 
+// "15:04:05.678", so long ago: to be found in logs.
+std::string wall_time(milliseconds ago) {
+  const auto at = std::chrono::system_clock::now() - ago;
+  const std::time_t seconds_part = std::chrono::system_clock::to_time_t(at);
+  const auto ms = std::chrono::duration_cast<milliseconds>(at.time_since_epoch()).count() % 1000;
+  std::tm parts{};
+  ::localtime_r(&seconds_part, &parts);
+  char text[32];
+  std::snprintf(text, sizeof text, "%02d:%02d:%02d.%03d", parts.tm_hour, parts.tm_min, parts.tm_sec,
+                static_cast<int>(ms));
+  return text;
+}
+
 class Traffic {
  public:
   explicit Traffic(Cluster& cluster) : cluster_(cluster) {
@@ -63,8 +78,10 @@ class Traffic {
   std::string causes() {
     std::string text;
     for (const LostVisit& visit : load.lost()) {
-      if (text.size() < 200)
-        text += " [" + std::string(kind_name(visit.kind)) + " " + visit.cause + "]";
+      if (text.size() > 300) break;
+      const auto ago = std::chrono::duration_cast<milliseconds>(Clock::now() - visit.ended);
+      text += " [" + wall_time(ago) + " " + visit.visitor + " " +
+              std::string(kind_name(visit.kind)) + " " + visit.cause + "]";
     }
     return text;
   }
