@@ -203,7 +203,8 @@ void ExchangeAgent::flush_visit() {
 
 std::optional<AgentAction> ExchangeAgent::poll() {
   if (actions_.empty()) return std::nullopt;
-  std::optional<AgentAction> action(std::move(actions_.front()));
+  std::optional<AgentAction> action;
+  action.swap(actions_.front());
   actions_.pop_front();
   return action;
 }

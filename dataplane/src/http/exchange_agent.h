@@ -130,8 +130,8 @@ class ExchangeAgent {
   BodyWriter to_visit_;
 
   std::string_view fault_;
-  std::vector<link::Slice> slices_;  // scratch of the body writers
-  std::deque<AgentAction> actions_;
+  std::vector<link::Slice> slices_;                 // scratch of the body writers
+  std::deque<std::optional<AgentAction>> actions_;  // none is empty
 };
 
 }  // namespace fairlead::dataplane

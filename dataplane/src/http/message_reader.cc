@@ -369,8 +369,8 @@ class MessageReader<kRequest>::Impl {
         return fail(Kind::kMalformed, "control byte or bare CR or LF in a chunk");
       input = input.subspan(offered - part.size());
       if (lines_.size() > limit) {
-        return fail(Kind::kTooLarge,
-                    last_chunk_ ? "trailers over 16 KiB" : "chunk line over 4 KiB");
+        return last_chunk_ ? fail(Kind::kTooLarge, "trailers over 16 KiB")
+                           : fail(Kind::kMalformed, "chunk line over 4 KiB");
       }
       if (line == Line::kPartial) continue;
       const std::string_view last = last_line();
@@ -471,7 +471,7 @@ bool MessageReader<kRequest>::in_message() const {
 }
 
 template <bool kRequest>
-void MessageReader<kRequest>::restart() requires kRequest {
+void MessageReader<kRequest>::restart() {
   impl_->restart();
 }
 

@@ -83,7 +83,7 @@ class MessageReader {
   bool in_message() const;
 
   // After End: read another message.
-  void restart() requires(kRequest);
+  void restart();
 
  private:
   class Impl;
@@ -95,6 +95,8 @@ template <typename... Cases>
 struct Overloaded : Cases... {
   using Cases::operator()...;
 };
+template <typename... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
 
 using RequestReader = MessageReader<true>;
 using ResponseReader = MessageReader<false>;

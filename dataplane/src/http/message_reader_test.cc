@@ -398,7 +398,7 @@ TEST(RequestReader, LimitsAreExact) {
   EXPECT_EQ(error_kind(count(kMaxFields + 1)), Kind::kTooLarge);
 
   const std::string chunked = start + "Transfer-Encoding: chunked\r\n\r\n";
-  EXPECT_EQ(error_kind(chunked + std::string(kMaxChunkLine + 1, '0')), Kind::kTooLarge);
+  EXPECT_EQ(error_kind(chunked + std::string(kMaxChunkLine + 1, '0')), Kind::kMalformed);
   EXPECT_EQ(error_kind(chunked + "0\r\nX: " + std::string(kMaxTrailers, 'a')), Kind::kTooLarge);
   std::string trailers = chunked + "0\r\n";
   for (std::size_t i = 0; i <= kMaxFields; ++i) trailers += "X: 1\r\n";
