@@ -148,7 +148,35 @@ void Connection::Impl::close(Code code, std::string_view text, Instant now) {
   if (!alive()) return;
   now_ = now;
   close_owed_ = wire::Close{code, std::string(text.substr(0, kMaxText))};
+  if (leaving_ != Leaving::kYes) exclude_untold(text);
   end(Life::kClosing, Cut{CutKind::kClosed, code, std::string(text)});
+}
+
+// The peer's opens that the application has not heard of, on their way or in our queue, were not
+// processed: a GOAWAY before CLOSE says so, and their opener may repeat them elsewhere.
+void Connection::Impl::exclude_untold(std::string_view text) {
+  const auto untold = [this](SessionId id) { return !is_ours(id) && id > told_last_id_; };
+  std::erase_if(events_, [&](const Event& event) {
+    return std::visit(
+        [&](const auto& each) {
+          if constexpr (requires { each.id; }) {
+            return untold(each.id);
+          } else {
+            return false;
+          }
+        },
+        event);
+  });
+  std::vector<Session*> excluded;
+  for (auto& [id, session] : sessions_) {
+    if (untold(id)) excluded.push_back(session.get());
+  }
+  for (Session* session : excluded) erase(*session);
+  if (leaving_ == Leaving::kNo) {
+    goaway_.reason = GoawayReason::kRoll;
+    goaway_.text = std::string(text.substr(0, kMaxText));
+  }
+  leaving_ = Leaving::kPhase1Owed;
 }
 
 std::optional<Instant> Connection::Impl::next_deadline() const {
@@ -213,6 +241,8 @@ std::optional<Event> Connection::Impl::poll_event() {
       } else if constexpr (std::is_same_v<E, event::Sent>) {
         session->sent_event_queued = false;
         next = {session->id, session->sent};
+      } else if constexpr (std::is_same_v<E, event::Opened>) {
+        told_last_id_ = next.id;
       }
     }
     return true;

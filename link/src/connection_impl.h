@@ -83,6 +83,7 @@ class Connection::Impl {
   std::uint32_t max_sessions_;            // of each opener
   SessionId next_id_;                     // of our next open
   SessionId peer_last_id_ = 0;            // highest the peer opened
+  SessionId told_last_id_ = 0;            // highest of these that the application was told of
   std::uint32_t opened_ = 0;              // by us, ever
   std::uint32_t peer_opens_ = kMinOpens;  // cumulative limit for us
   std::uint32_t live_ours_ = 0;
@@ -101,7 +102,6 @@ class Connection::Impl {
   Instant goaway_deadline_;
   SessionId refuse_above_ = 0;  // in force once leaving_ is kYes
   int peer_goaway_phase_ = -1;
-  SessionId peer_last_processed_ = 0;
   int peer_goaways_ = 0;
 
   // --- owed on the link ---
@@ -125,6 +125,7 @@ class Connection::Impl {
     if (!session.released) events_.push_back(std::move(event));
   }
   void end(Life life, Cut cut);
+  void exclude_untold(std::string_view text);
   void fail(Code code, std::string text);
   void queue_control(Session& session);
   void queue_data(Session& session);

@@ -110,9 +110,9 @@ bool Connection::Impl::produce_link(Output& out, Instant now) {
   }
   if (leaving_ == Leaving::kPhase1Owed) {
     goaway_.phase = 1;
-    goaway_.last_id = peer_last_id_;
+    goaway_.last_id = life_ == Life::kClosing ? told_last_id_ : peer_last_id_;
     if (!out.put(0, goaway_)) return false;
-    refuse_above_ = peer_last_id_;
+    refuse_above_ = goaway_.last_id;
     leaving_ = Leaving::kYes;
   }
   if (keepalive_.ping_owed()) {

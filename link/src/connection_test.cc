@@ -215,6 +215,36 @@ TEST(Connection, CloseFlushesWhatWasWritten) {
   EXPECT_TRUE(pair.dialer.core.done());
 }
 
+TEST(Connection, AnOpenThatCrossesACloseIsNotProcessed) {
+  Pair pair;
+  const SessionId served = open_accepted(pair);
+  const SessionId crossing = pair.dialer.core.open({}, pair.now).id;
+  pair.listener.core.close(code::kOk, "bye", pair.now);
+  pair.settle();
+  ASSERT_EQ(pair.dialer.count<event::NotProcessed>(), 1u);
+  EXPECT_EQ(pair.dialer.first<event::NotProcessed>()->id, crossing);
+  ASSERT_EQ(pair.dialer.count<event::SessionCut>(), 1u);
+  EXPECT_EQ(pair.dialer.first<event::SessionCut>()->id, served) << "it was being worked on";
+  EXPECT_EQ(pair.dialer.first<event::Closed>()->cut.kind, CutKind::kPeerClosed);
+}
+
+TEST(Connection, AnOpenInTheQueueOfEventsIsNotProcessedByAClose) {
+  Pair pair;
+  pair.settle();
+  const SessionId id = pair.dialer.core.open({}, pair.now).id;
+  pair.dialer.core.write(id, text("early"));
+  std::vector<std::byte> buffer(64 * 1024);
+  const std::size_t n = pair.dialer.core.produce(buffer, pair.now);
+  pair.listener.core.receive(Bytes(buffer).first(n), pair.now);
+  pair.listener.core.close(code::kOk, "bye", pair.now);  // before its events are polled
+  pair.settle();
+  EXPECT_EQ(pair.listener.count<event::Opened>(), 0u);
+  EXPECT_EQ(pair.listener.count<event::Data>(), 0u);
+  EXPECT_EQ(pair.listener.count<event::SessionCut>(), 0u);
+  EXPECT_EQ(pair.dialer.count<event::NotProcessed>(), 1u);
+  EXPECT_EQ(pair.dialer.count<event::SessionCut>(), 0u);
+}
+
 TEST(Connection, OpensAreRepaidOnlyWhenTheApplicationLetsGo) {
   Pair pair({.side = Side::kDialer, .max_peer_sessions = 32},
             {.side = Side::kListener, .max_peer_sessions = 32});

@@ -73,10 +73,10 @@ class Agent::Home final : public link::LinkHandler, public std::enable_shared_fr
   }
 
   // The relay shall open no more visits here.
-  void leave() {
+  void leave(const std::string& why) {
     if (!socket_) return;
-    socket_->connection().goaway(link::GoawayReason::kLeave, kStopGrace, "the agent ends",
-                                 steady_now());
+    spdlog::info("home {}: takes no new visits: {}", name(), why);
+    socket_->connection().goaway(link::GoawayReason::kLeave, kStopGrace, why, steady_now());
     socket_->wake();
   }
 
@@ -335,12 +335,10 @@ void Agent::carry_out() {
   while (const auto action = homes_.poll()) {
     if (const auto* wanted = std::get_if<home_action::Dial>(&*action)) {
       dial(wanted->home, wanted->relay);
+    } else if (const auto* leave = std::get_if<home_action::Leave>(&*action)) {
+      if (const auto home = find_home(leave->home)) home->leave(leave->why);
     } else if (const auto* close = std::get_if<home_action::Close>(&*action)) {
-      const auto found = links_.find(close->home);
-      if (found != links_.end()) {
-        const auto home = found->second;
-        home->close(close->why);
-      }
+      if (const auto home = find_home(close->home)) home->close(close->why);
     }
   }
   carrying_out_ = false;
@@ -348,6 +346,11 @@ void Agent::carry_out() {
   tell_homes();
   arm_timer();
   maybe_finish_stop();
+}
+
+std::shared_ptr<Agent::Home> Agent::find_home(HomeId id) const {
+  const auto found = links_.find(id);
+  return found == links_.end() ? nullptr : found->second;
 }
 
 void Agent::dial(HomeId id, std::size_t relay) {
@@ -401,7 +404,7 @@ void Agent::refused(std::string text) {
 void Agent::stop() {
   if (stopping_) return exit(AgentExit::kEnded, "ended at once");
   stopping_ = true;
-  for (auto& [id, home] : links_) home->leave();
+  for (auto& [id, home] : links_) home->leave("the agent ends");
   stop_timer_.expires_after(kStopGrace);
   stop_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) exit(AgentExit::kEnded, "ended with visits that went on for longer than 30 s");

@@ -80,6 +80,7 @@ class Agent {
   friend class Home;
 
   void carry_out();
+  std::shared_ptr<Home> find_home(HomeId id) const;
   void dial(HomeId id, std::size_t relay);
   void arm_timer();
   void tell_homes();

@@ -38,6 +38,13 @@ void Homes::fill(Instant now) {
   }
 }
 
+void Homes::leave(HomeId id, Home& home, std::string why) {
+  if (home.visits == 0) return close(id, home, std::move(why));
+  home.state = State::kLeaving;
+  home.why = why;
+  actions_.push_back(home_action::Leave{id, std::move(why)});
+}
+
 void Homes::close(HomeId id, Home& home, std::string why) {
   if (home.state == State::kClosing) return;
   home.state = State::kClosing;
@@ -80,7 +87,7 @@ void Homes::registered(HomeId home, const std::string& replica_uid, std::uint32_
   });
   found->second.replica_uid = replica_uid;
   if (held || standing() >= target_) {
-    close(home, found->second, held ? "this replica is a home already" : "enough homes");
+    leave(home, found->second, held ? "this replica is a home already" : "enough homes");
     pause(Duration(0), now);
   } else {
     found->second.state = State::kStanding;
@@ -110,6 +117,9 @@ void Homes::set_visits(HomeId home, std::size_t visits, Instant) {
   const auto found = homes_.find(home);
   if (found == homes_.end()) return;
   found->second.visits = visits;
+  if (found->second.state == State::kLeaving && visits == 0) {
+    close(home, found->second, found->second.why);
+  }
   close_drained();
 }
 

@@ -26,17 +26,23 @@ struct Dial {
   HomeId home;
   std::size_t relay;
 };
-// Close this link in order: its replica is held by another link, it has drained, or the agent
-// stops.
+// Ask the replica for no more visits on this link; it closes when those it has are over.
+struct Leave {
+  HomeId home;
+  std::string why;
+};
+// Close this link in order: it carries no visit and its replica is held by another link or drains,
+// or the agent stops.
 struct Close {
   HomeId home;
   std::string why;
 };
 }  // namespace home_action
-using HomeAction = std::variant<home_action::Dial, home_action::Close>;
+using HomeAction = std::variant<home_action::Dial, home_action::Leave, home_action::Close>;
 
 // The relay addresses usually lead to a load balancer, which gives no promise where a dial ends: a
-// link to a replica that is held already is closed, and the next dial waits a little longer.
+// link to a replica that is held already is left, and the next dial waits a little longer. Left,
+// not cut: the replica may have sent visits by it as soon as it was registered.
 //
 // A draining home does not count. Its replacement is dialled at once, and it is closed when it has
 // no visits and `target` other homes stand. Until then it serves.
@@ -78,15 +84,17 @@ class Homes {
   std::uint32_t target() const { return target_; }
 
  private:
-  enum class State : std::uint8_t { kDialing, kStanding, kDraining, kClosing };
+  enum class State : std::uint8_t { kDialing, kStanding, kDraining, kLeaving, kClosing };
   struct Home {
     State state = State::kDialing;
     std::string replica_uid;
     std::size_t visits = 0;
+    std::string why;  // of kLeaving
   };
 
   void fill(Instant now);
   void close_drained();
+  void leave(HomeId id, Home& home, std::string why);
   void close(HomeId id, Home& home, std::string why);
   void pause(Duration least, Instant now);
   std::uint32_t count(State state) const;

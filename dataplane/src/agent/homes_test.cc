@@ -13,13 +13,16 @@ using std::chrono::seconds;
 constexpr Instant kStart{std::chrono::hours(1)};
 
 struct Actions {
-  std::vector<HomeId> dials, closes;
+  std::vector<HomeId> dials, leaves, closes;
 };
 Actions take(Homes& homes) {
   Actions out;
   while (const auto action = homes.poll()) {
     if (const auto* dial = std::get_if<home_action::Dial>(&*action))
       out.dials.push_back(dial->home);
+    if (const auto* leave = std::get_if<home_action::Leave>(&*action)) {
+      out.leaves.push_back(leave->home);
+    }
     if (const auto* close = std::get_if<home_action::Close>(&*action)) {
       out.closes.push_back(close->home);
     }
@@ -58,6 +61,21 @@ TEST(Homes, ClosesASecondLinkToTheSameReplicaAndDialsAgain) {
   EXPECT_LE(*homes.next_deadline(), kStart + Homes::kFirstPause);
   homes.on_timer(kStart + Homes::kFirstPause);
   EXPECT_EQ(take(homes).dials.size(), 1u);
+}
+
+TEST(Homes, ASecondLinkToTheSameReplicaFinishesTheVisitsItWasGiven) {
+  Homes homes(2, 1, 1);
+  homes.start(kStart);
+  take(homes);
+  homes.registered(1, "a", 2, kStart);
+  homes.set_visits(2, 1, kStart);
+  homes.registered(2, "a", 2, kStart);
+  const Actions first = take(homes);
+  EXPECT_EQ(first.leaves, (std::vector<HomeId>{2}));
+  EXPECT_TRUE(first.closes.empty());
+  EXPECT_EQ(homes.standing(), 1u);
+  homes.set_visits(2, 0, kStart);
+  EXPECT_EQ(take(homes).closes, (std::vector<HomeId>{2}));
 }
 
 TEST_F(Standing, OpensTheReplacementBeforeItLeavesADrainingHome) {

@@ -152,7 +152,7 @@ struct Sent {
   SessionId id;
   std::uint64_t offset;
 };
-// The peer's goaway excluded our session: nothing of it was processed, it is safe to open
+// The peer's goaway or close excluded our session: nothing of it was processed, it is safe to open
 // elsewhere.
 struct NotProcessed {
   SessionId id;
@@ -278,7 +278,9 @@ class Connection {
               Instant now);
   // The peer has said goaway.
   bool draining() const;
-  // Ends the link: what has credit is still sent, then CLOSE. Sessions are cut here at once.
+  // Ends the link: what has credit is still sent, then CLOSE. Sessions are cut here at once. Those
+  // of the peer that no event::Opened has told of yet, on the wire or in the queue of events, are
+  // NotProcessed at the peer, not cut: an owner with no session to finish may close at any moment.
   void close(Code code, std::string_view text, Instant now);
 
   Liveness liveness() const;
