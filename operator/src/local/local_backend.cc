@@ -223,10 +223,16 @@ BackendStatus LocalBackend::note_end(ReplicaRecord& record) {
 BackendStatus LocalBackend::watch(ReplicaRecord& record) {
   Live& live = live_[record.name];
   if (!live.poller) {
+    // A replica that takes visitors does so until it is known not to be ready. "Not known yet"
+    // would take all of them out at once whenever an operator starts.
+    const auto serving = endpoints();
+    if (!serving.ok()) return serving.error();
+    const bool serves = std::find(serving.value().begin(), serving.value().end(), record.uid) !=
+                        serving.value().end();
     live.poller = std::make_unique<ReplicaPoller>(
         ReplicaPoller::Target{record.address, options_.ports.health, options_.ports.admin,
                               record.uid, replica_uri(options_.cluster_uid, record.uid),
-                              *record.process},
+                              *record.process, serves},
         identity_, options_.on_news);
   }
   if (const auto wrong = renew_leaf(record, live)) return wrong;
@@ -309,11 +315,9 @@ ObservedReplica LocalBackend::observe(const ReplicaRecord& record) const {
   if (live == live_.end() || live->second.poller == nullptr) return seen;
   const ReplicaView view = live->second.poller->view();
   seen.ready = view.ready;
-  if (view.ready) {
-    const auto age = std::chrono::steady_clock::now() - view.ready_since;
-    seen.ready_since =
-        std::chrono::system_clock::now() - std::chrono::duration_cast<milliseconds>(age);
-  }
+  const auto age = std::chrono::steady_clock::now() - view.ready_since;
+  seen.ready_since =
+      std::chrono::system_clock::now() - std::chrono::duration_cast<milliseconds>(age);
   seen.sample = view.sample;
   return seen;
 }

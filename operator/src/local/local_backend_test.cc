@@ -164,6 +164,28 @@ TEST_F(LocalBackendTest, ANewOperatorTakesOverWhatRuns) {
   EXPECT_EQ(backend_->create(replica())->kind, Kind::kConflict);
 }
 
+TEST_F(LocalBackendTest, ANewOperatorBelievesTheEndpointsUntilItKnowsBetter) {
+  const ObservedReplica before = bring_up();
+  ASSERT_FALSE(backend_->put_endpoints({before.uid}));
+  reopen();
+  EXPECT_TRUE(look().ready) << "before anybody was asked";
+  const ProcessId process = *record_of(kName)->process;
+  send_signal(process, SIGSTOP);
+  reopen();
+  EXPECT_TRUE(look().ready);
+  EXPECT_TRUE(until([](const auto& one) { return !one.ready; })) << "it does not answer";
+}
+
+TEST_F(LocalBackendTest, WhatANewOperatorDoesNotKnowToBeReadyIsUnreadySinceNow) {
+  bring_up();
+  backend_.reset();
+  const WallTime then = std::chrono::system_clock::now();
+  reopen();
+  const ObservedReplica after = look();
+  EXPECT_TRUE(after.ready || after.ready_since >= then) << "not since the epoch";
+  EXPECT_TRUE(until([](const auto& one) { return one.ready; }));
+}
+
 TEST_F(LocalBackendTest, DeathBetweenSpawnAndRecordIsFoundByTheLock) {
   const ObservedReplica before = bring_up();
   ReplicaRecord record = *record_of(kName);

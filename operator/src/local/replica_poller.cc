@@ -72,6 +72,10 @@ ReplicaPoller::ReplicaPoller(Target target, const AdminIdentity& identity,
     : target_(std::move(target)),
       on_news_(std::move(on_news)),
       admin_(target_.address + ":" + std::to_string(target_.admin_port), target_.uri, identity),
+      view_{.ready = target_.ready,
+            .ready_since = Clock::now(),
+            .sample = {},
+            .certificate_serial = {}},
       thread_([this] { run(); }) {}
 
 ReplicaPoller::~ReplicaPoller() {
@@ -124,7 +128,7 @@ void ReplicaPoller::run() {
       if (health.answered || view().sample) news = ask() || news;
     } else {
       const std::lock_guard lock(mutex_);
-      news = std::exchange(view_.ready, false) || news;
+      news = set_ready(false) || news;
     }
     if (news) on_news_();
     pause();
@@ -137,10 +141,15 @@ ReplicaPoller::Probe ReplicaPoller::probe() {
   const std::lock_guard lock(mutex_);
   failed_probes_ = status == 200 ? 0 : failed_probes_ + 1;
   const bool ready = status == 200 || (view_.ready && failed_probes_ < kFailedProbesForUnready);
-  if (ready == view_.ready) return {status.has_value(), false};
+  return {status.has_value(), set_ready(ready)};
+}
+
+// True when that is news.
+bool ReplicaPoller::set_ready(bool ready) {
+  if (ready == view_.ready) return false;
   view_.ready = ready;
   view_.ready_since = Clock::now();
-  return {status.has_value(), true};
+  return true;
 }
 
 // True when the answer differs from the last one in what passes decide by.

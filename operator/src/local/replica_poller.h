@@ -25,7 +25,7 @@ std::optional<int> http_get_status(const std::string& address, std::uint16_t por
 
 struct ReplicaView {
   bool ready = false;
-  std::chrono::steady_clock::time_point ready_since{};
+  std::chrono::steady_clock::time_point ready_since{};  // `ready` is what it is
   std::optional<AdminSample> sample;  // with its age at the moment of the question
   std::string certificate_serial;     // that it serves; "" while not known
 };
@@ -39,6 +39,8 @@ class ReplicaPoller {
     std::string uid;
     std::string uri;
     ProcessId process;
+    // What is believed until the replica was asked: a new operator goes by what the last one knew.
+    bool ready = false;
   };
 
   // `on_news` is called from the poller's thread whenever something happened that a pass should
@@ -64,6 +66,7 @@ class ReplicaPoller {
 
   void run();
   Probe probe();
+  bool set_ready(bool ready);
   bool ask();
   void pause();
 

@@ -84,8 +84,8 @@ struct ObservedReplica {
   std::string process_reason;   // see above; "" while all is well
   std::string process_message;  // for people: the error text, the exit code
   WallTime process_since{};     // when `process` became what it is, as far as known
-  // Whether the health endpoint said 200 lately, and since when that is so. A backend that does not
-  // know since when (it was restarted) says since now.
+  // Whether the health endpoint said 200 lately, and since when it is ready or not. A backend that
+  // does not know since when (it was restarted) says since now.
   bool ready = false;
   WallTime ready_since{};
 

@@ -73,9 +73,9 @@ class Backend {
 
   // Every record, also of replicas that drain, ended or are being deleted, each with the last
   // Admin.Status answer of its process. A record is gone from here only when its process is. A
-  // backend that was just made asks the health endpoint of every running process before it returns
-  // for the first time: "not ready" takes a replica out of the endpoints, so it must be known, not
-  // merely not known yet.
+  // backend that was just made says of a replica in the endpoints that it is ready until its health
+  // endpoint said otherwise: "not ready" takes a replica out of the endpoints, so it must be known,
+  // not merely not known yet.
   virtual BackendResult<std::vector<ObservedReplica>> list_replicas() = 0;
 
   // Writes a record (with a new random UID) and starts its process. kConflict when a record or a
