@@ -18,10 +18,11 @@ constexpr Liveness kLivenesses[] = {kFast, kFast, kDefault, kMobile};
 
 }  // namespace
 
-World::World(std::uint64_t seed, std::ostream* trace)
+World::World(std::uint64_t seed, std::ostream* trace, const Sabotage& sabotage)
     : seed_(seed),
       random_(seed),
       trace_(trace),
+      sabotage_(sabotage),
       pools_{CreditPool(random_.pick(kPools)), CreditPool(random_.pick(kPools))},
       configs_{config(random_.pick(kLivenesses), 0), config(kDefault, 1)},
       ledger_(configs_[0], configs_[1]),
@@ -144,8 +145,10 @@ void World::produce(End end) {
   if (n > out.size()) broken("produce() wrote past its room");
   if (n == 0 && enough && core.wants_write()) broken("wants_write(), but nothing can be produced");
   if (n > 0) drivers_[end].wrote_at = now_;
-  ledger_.left(end, Bytes(out).first(n), trace_ != nullptr ? &lines_ : nullptr);
-  pipe.send(Bytes(out).first(n), now_);
+  out.resize(n);
+  if (sabotage_.output) sabotage_.output(out);
+  ledger_.left(end, out, trace_ != nullptr ? &lines_ : nullptr);
+  pipe.send(out, now_);
   check(end);
 }
 
@@ -192,7 +195,7 @@ void World::pass_time() {
     if (const auto at = into(end).next_arrival(); at && !drivers_[end].told_end) {
       next = std::min(next, *at);
     }
-    if (const auto at = hosts_[end].core().next_deadline()) next = std::min(next, *at);
+    if (const auto at = timer(end)) next = std::min(next, *at);
   }
   if (next < now_) broken("a deadline lies in the past");
   now_ = next;
@@ -202,13 +205,18 @@ void World::pass_time() {
   for (const End end : {End{0}, End{1}}) {
     while (into(end).arrived(now_) && !drivers_[end].told_end) deliver(end);
     Connection& core = hosts_[end].core();
-    if (const auto at = core.next_deadline(); !at || *at > now_) continue;
+    if (const auto at = timer(end); !at || *at > now_) continue;
     core.on_timer(now_);
     if (const auto at = core.next_deadline(); at && *at <= now_) {
       broken("on_timer() left a deadline that is not in the future");
     }
     check(end);
   }
+}
+
+std::optional<Instant> World::timer(End end) {
+  const std::optional<Instant> at = hosts_[end].core().next_deadline();
+  return at ? std::optional(*at + sabotage_.timer_lag) : std::nullopt;
 }
 
 // --- the end of a world ---
@@ -239,7 +247,7 @@ void World::finish() {
   for (Host& host : hosts_) host.choose_stuck();
   for (const bool all : {false, true}) {
     if (!settle(all)) {
-      const std::string left = hosts_[0].unfinished(all) + hosts_[1].unfinished(all);
+      const std::string left = hosts_[0].unfinished(all) + "; " + hosts_[1].unfinished(all);
       for (Host& host : hosts_) host.check_not_wedged();
       broken("no end in sight: " + left);
     }
@@ -328,9 +336,9 @@ void World::check_closed(End end) {
   }
 }
 
-Outcome run(std::uint64_t seed, std::ostream* trace) {
+Outcome run(std::uint64_t seed, std::ostream* trace, const Sabotage& sabotage) {
   Outcome outcome;
-  World world(seed, trace);
+  World world(seed, trace, sabotage);
   try {
     world.run();
   } catch (const Broken& broken) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "host.h"
 #include "ledger.h"
@@ -19,12 +21,20 @@ struct Outcome {
   Counts counts;
 };
 
+// Makes a broken core out of a good one, at both ends: the simulation must catch what results.
+struct Sabotage {
+  // Changes the whole frames that the core wrote, before anybody sees them.
+  std::function<void(std::vector<std::byte>& frames)> output;
+  // Timers fire this much after their deadline.
+  Duration timer_lag{};
+};
+
 // Runs one world to its end. `trace` gets every step when not null.
-Outcome run(std::uint64_t seed, std::ostream* trace);
+Outcome run(std::uint64_t seed, std::ostream* trace, const Sabotage& sabotage = {});
 
 class World {
  public:
-  World(std::uint64_t seed, std::ostream* trace);
+  World(std::uint64_t seed, std::ostream* trace, const Sabotage& sabotage);
 
   // Throws Broken.
   void run();
@@ -65,12 +75,15 @@ class World {
   void check(End end);
   void check_closed(End end);
   bool both_over();
+  // When the driver of `end` calls on_timer().
+  std::optional<Instant> timer(End end);
   Pipe& out_of(End end) { return pipes_[end]; }
   Pipe& into(End end) { return pipes_[other(end)]; }
 
   std::uint64_t seed_;
   Random random_;
   std::ostream* trace_;
+  const Sabotage& sabotage_;
   std::string lines_;
   static constexpr Instant kStart{std::chrono::hours(1)};
   Instant now_ = kStart;
