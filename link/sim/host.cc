@@ -490,8 +490,9 @@ void Host::check_not_wedged() const {
     if (session.ended || session.released || (!session.ours && !session.accepted)) continue;
     const Half& half = ledger_.records().at(id).half[end_];
     const std::uint64_t room = core_.peer_limit(id) - std::min(core_.peer_limit(id), half.sent);
-    // Less than a worthwhile frame may wait while the far end of a relay cannot take what it has.
-    const std::uint64_t least = half.relayed ? 4096 : 1;
+    // Less than a worthwhile frame may wait while the far end of a relay cannot take what it has,
+    // and until the peer's application answers: before ACCEPT no CREDIT says what was received.
+    const std::uint64_t least = half.relayed || !session.accepted ? 4096 : 1;
     if (room >= std::min(least, core_.queued(id)) && core_.queued(id) > 0) {
       broken("wedged: session " + std::to_string(id) + " at the " + end_name(end_) + " has " +
              std::to_string(core_.queued(id)) + " bytes queued and credit up to " +

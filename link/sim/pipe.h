@@ -36,7 +36,7 @@ class Pipe {
   void stall() { stalled_ = true; }
   bool broken() const { return swallowing_ || stalled_; }
 
-  // When the next bytes, or the end, arrive; nothing when there is nothing under way.
+  // When the next bytes arrive; nothing when there are none under way.
   std::optional<Instant> next_arrival() const;
   bool arrived(Instant now) const;
   // Up to `most` bytes that have arrived.

@@ -188,7 +188,8 @@ void World::break_something() {
 void World::pass_time() {
   // Readers read and the next event comes; only then does time go on.
   for (const End end : {End{0}, End{1}}) {
-    if (into(end).arrived(now_) && !drivers_[end].told_end) return deliver(end);
+    const bool news = into(end).arrived(now_) || into(end).over();
+    if (news && !drivers_[end].told_end) return deliver(end);
   }
   Instant next = now_ + Duration(random_.skewed(2'000'000'000));
   for (const End end : {End{0}, End{1}}) {
