@@ -79,13 +79,15 @@ void Ledger::frame_left(End from, const wire::Header& header, const wire::Frame&
   if (const auto* data = std::get_if<wire::Data>(&frame)) {
     Half& half = record(header.session).half[from];
     mark.size = data->bytes.size();
+    mark.last = data->fin;
     half.sent += mark.size;
     if (half.sent > half.granted) {
       broken("credit exceeded: session " + std::to_string(header.session) + " sent " +
              std::to_string(half.sent) + " of " + std::to_string(half.granted));
     }
   }
-  if (mark.limit > 0 || mark.size > 0) marks_[from].push_back(mark);
+  mark.last = mark.last || std::holds_alternative<wire::Reset>(frame);
+  if (mark.limit > 0 || mark.size > 0 || mark.last) marks_[from].push_back(mark);
 }
 
 void Ledger::arrived(End from, std::uint64_t taken) {
@@ -97,6 +99,7 @@ void Ledger::arrived(End from, std::uint64_t taken) {
     Half& granting = session.half[other(from)];
     granting.granted = std::max(granting.granted, mark.limit);
     session.half[from].arrived += mark.size;
+    session.half[from].ended = session.half[from].ended || mark.last;
   }
 }
 
@@ -106,8 +109,9 @@ void Ledger::check_grants(End reader) const {
   std::uint64_t sum = 0, above_floor = 0;
   for (const auto& [id, session] : records_) {
     const Half& half = session.half[other(reader)];
+    const bool over = half.ended || half.over();
     const std::uint64_t may_come =
-        half.over() || session.not_processed ? 0 : half.told - std::min(half.told, half.arrived);
+        over || session.not_processed ? 0 : half.told - std::min(half.told, half.arrived);
     const std::uint64_t held = session.released[reader] ? 0 : half.got - half.consumed;
     const std::uint64_t charge = may_come + held;
     if (charge > window_max) {

@@ -48,6 +48,7 @@ struct Half {
   // On the wire.
   std::uint64_t sent = 0;
   std::uint64_t arrived = 0;
+  bool ended = false;         // its FIN or RESET has arrived
   std::uint64_t told = 0;     // highest limit that left the reader
   std::uint64_t granted = 0;  // highest limit that arrived at the sender
   // Reported to the reader.
@@ -94,6 +95,7 @@ class Ledger {
     SessionId id;
     std::uint64_t limit;  // of OPEN, ACCEPT and CREDIT
     std::uint64_t size;   // of DATA
+    bool last = false;    // no DATA of this half follows: FIN or RESET
   };
   void frame_left(End from, const wire::Header& header, const wire::Frame& frame);
 
